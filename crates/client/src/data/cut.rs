@@ -78,19 +78,28 @@ impl Context {
         let message = Message::request(&OST_PUNCH).with(&OST_BODY, &body);
         let request =
             Request::new(message, len_with(&[Body::LEN, OBDO_LEN])).at(object.io_portal());
-        self.request(object.import, request).await?;
+        // Before the request: who asks this client for the size while it is executed must not be told the one before,
+        // which the target would then take for a growth.
+        let before = self.set_size(object, (at, now));
+        let done = self.request(object.import, request).await;
+        if let (Err(_), Some(before)) = (&done, before) {
+            self.set_size(object, (before, now));
+        }
+        done.map(drop)
+    }
+
+    /// Sets the size of an object, and the time of its last change. Returns the size before.
+    fn set_size(&self, object: &Object, (size, time): (u64, i64)) -> Option<u64> {
         let mut core = self.core();
-        let Some(mount) = core.mounts.get_mut(&self.mount) else { return Ok(()) };
+        let mount = core.mounts.get_mut(&self.mount)?;
         if object.is_on_mdt()
             && let Some(inode) = mount.inodes.get_mut(&object.file)
             && inode.bits.has(InodeBits::DOM)
         {
-            inode.body.dom_size = at;
+            inode.body.dom_size = size;
         }
-        if let Some(known) = mount.objects.get_mut(&object.key()) {
-            known.lvb.size = at;
-            (known.lvb.mtime, known.lvb.ctime) = (now, now);
-        }
-        Ok(())
+        let known = mount.objects.get_mut(&object.key())?;
+        (known.lvb.mtime, known.lvb.ctime) = (time, time);
+        Some(std::mem::replace(&mut known.lvb.size, size))
     }
 }

@@ -8,10 +8,11 @@ use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{
     LOCK_REQUEST, MDT_BODY, NEW_LAYOUT, OST_BODY, OST_SETATTR, REINT, REINT_SETATTR,
 };
-use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LayoutIntentOp, LockMode};
+use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LayoutIntentOp, LockMode, ResourceId};
 use fulmar_lustre_wire::mdt::{AttrValid, Bias, MdtBody, ReintChange, ReintOp, SetAttr, Valid};
 use fulmar_lustre_wire::message::{Body, Message, len_with};
 use fulmar_lustre_wire::ost::Obdo;
+use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
 use futures_util::future::join_all;
 
@@ -177,20 +178,33 @@ impl Context {
             }
             let message = Message::request(&OST_SETATTR).with(&OST_BODY, &obdo);
             let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
-            let reply = self.request(ost, request).await?;
-            let _: Obdo = reply.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
+            // Before the request: who is told the times before while it is executed takes them for newer ones.
             let key = (ost, id);
-            if let Some(mount) = self.core().mounts.get_mut(&self.mount)
-                && let Some(known) = mount.objects.get_mut(&key)
-            {
-                known.lvb.ctime = ctime;
-                known.lvb.mtime = mtime.unwrap_or(known.lvb.mtime);
-                known.lvb.atime = atime.unwrap_or(known.lvb.atime);
+            let before = self.set_times(key, [Some(ctime), mtime, atime]);
+            let done = self.request(ost, request).await;
+            if let (Err(_), Some(before)) = (&done, before) {
+                self.set_times(key, before.map(Some));
             }
+            let _: Obdo = done?.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
             drop(held);
             Ok::<(), Errno>(())
         });
         join_all(all).await.into_iter().collect()
+    }
+
+    /// Sets the times of an object, those of changes, of changes of its data and of reads. Returns those before.
+    fn set_times(
+        &self,
+        object: (ImportId, ResourceId),
+        [ctime, mtime, atime]: [Option<i64>; 3],
+    ) -> Option<[i64; 3]> {
+        let mut core = self.core();
+        let lvb = &mut core.mounts.get_mut(&self.mount)?.objects.get_mut(&object)?.lvb;
+        let before = [lvb.ctime, lvb.mtime, lvb.atime];
+        lvb.ctime = ctime.unwrap_or(lvb.ctime);
+        lvb.mtime = mtime.unwrap_or(lvb.mtime);
+        lvb.atime = atime.unwrap_or(lvb.atime);
+        Some(before)
     }
 
     /// Cuts the objects of a file, whose MDT has agreed.

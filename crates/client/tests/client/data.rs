@@ -1,7 +1,11 @@
 //! The cache of data: what is where, and how many requests that needs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use fulmar_base::{Errno, Rng};
-use fulmar_client::{Allocate, DataSettings, FileSystem, MountOptions, OpenOptions, blocking};
+use fulmar_client::{
+    Allocate, Caller, Change, DataSettings, FileSystem, MountOptions, OpenOptions, blocking,
+};
 use fulmar_lustre_wire::Opcode;
 
 use crate::rig::Rig;
@@ -57,6 +61,36 @@ fn what_is_dirty_is_written_when_another_client_wants_it() {
     other.close().unwrap();
     one.unmount();
     two.unmount();
+}
+
+/// While a file is cut, its writer is asked for its size: what it says then must not count afterwards.
+#[test]
+fn a_file_that_was_cut_has_its_new_size_for_others() {
+    let rig = Rig::start("cut", 1);
+    let (writes, looks) = (rig.mount_with(patient()), rig.mount());
+    let options = OpenOptions::create(0o644);
+    let top = writes.root();
+    let file = blocking::wait(writes.open(&Caller::ROOT, top, b"file", options)).unwrap();
+    let fid = file.fid();
+    let is_over = AtomicBool::new(false);
+    let size = || blocking::wait(looks.getattr(&Caller::ROOT, fid)).unwrap().size;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                size();
+            }
+        });
+        let mut wrong = None;
+        for round in 0..300 {
+            blocking::wait(file.write(0, vec![1; 1000])).unwrap();
+            let change = Change { size: Some(0), ..Change::default() };
+            blocking::wait(writes.setattr(&Caller::ROOT, fid, change)).unwrap();
+            blocking::wait(file.write(0, vec![2; 5])).unwrap();
+            wrong = wrong.or(Some((round, size())).filter(|found| found.1 != 5));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None);
+    });
 }
 
 #[test]
