@@ -26,8 +26,8 @@ use crate::node::read_source;
 /// background serves it until `umount`. A binary with the name mount.fulmar, such as a link
 /// /sbin/mount.fulmar, serves `mount -t fulmar` and fstab.
 ///
-/// Nothing that another client may change is cached by the kernel: what one client has done, the others
-/// see at once.
+/// What one client has done, the others see at once: the kernel keeps names and attributes only as long as locks
+/// protect them. Mount it with lookupcache=none if something else is mounted in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     mountpoint: PathBuf,
     /// Options: ro, noatime, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr, nouser_xattr,
-    /// allow_other, subdir=DIR, and config=FILE, a configuration of LNet as
+    /// lookupcache=all, lookupcache=none, allow_other, subdir=DIR, and config=FILE, a configuration of LNet as
     /// "fulmar node" takes it: networks of this client, and routes to servers behind routers
     #[arg(short, long = "options", value_name = "LIST")]
     options: Vec<String>,

@@ -81,6 +81,7 @@ pub use files::attributes::{Attributes, Change, Entry, SetTime, inode};
 pub use files::caller::Caller;
 pub use files::directory::DirectoryItem;
 pub use files::flock::FileLock;
+pub use files::known::Protected;
 pub use files::layout::{FileComponent, FileLayout, Piece};
 pub use files::open::OpenOptions;
 pub use files::special;

@@ -1,14 +1,13 @@
 //! What others cache of a mount, such as a kernel, and when it is not valid any more.
 
 use std::fmt;
-use std::sync::Arc;
 
 use fulmar_lustre_wire::Fid;
 
 /// What must be dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// The attributes of a file, and its access control list.
+    /// The attributes of a file with its size, and its access control lists.
     Attributes(Fid),
     /// The content of a file from `start` up to `end`, or the names in a directory, also those that
     /// do not exist.
@@ -20,24 +19,23 @@ pub enum Stale {
         /// The byte after the last one.
         end: u64,
     },
-    /// What a name in a directory is.
-    Name {
-        /// The directory.
-        parent: Fid,
-        /// The name.
-        name: Vec<u8>,
-    },
+    /// All names of a file: each of them may be that of another one, or of none.
+    Names(Fid),
     /// Everything: a target has evicted this client.
     Everything,
 }
 
 /// Somebody who caches what a mount has told.
 ///
-/// What was cached under a lock has to be dropped before the target gets the lock back. The calls come from
-/// the threads of the node, without any lock of the mount: they may wait for a short time, and longer work
-/// takes `done` along. Other clients wait meanwhile, and after 100 seconds a server evicts this one.
+/// What was cached under a lock has to be dropped before the target gets the lock back. Other clients wait
+/// meanwhile, and after 100 seconds a server evicts this one.
 pub trait Watcher: Send + Sync + 'static {
-    /// Drops `stale`, and then `done`.
+    /// Returns whether something of `stale` is cached, or is being dropped: if not, there is no call of
+    /// [`Watcher::stale`]. It is called with a lock of the mount, so it must not use that, nor wait.
+    fn concerns(&self, stale: &[Stale]) -> bool;
+
+    /// Drops `stale`, and then `done`. The calls come from the threads of the node, without any lock of the mount:
+    /// they may wait for a short time, and longer work takes `done` along.
     fn stale(&self, stale: Vec<Stale>, done: Dropped);
 }
 
@@ -55,12 +53,6 @@ impl Drop for Dropped {
         if let Some(call) = self.0.take() {
             call();
         }
-    }
-}
-
-impl<W: Watcher> Watcher for Arc<W> {
-    fn stale(&self, stale: Vec<Stale>, done: Dropped) {
-        (**self).stale(stale, done);
     }
 }
 

@@ -12,11 +12,9 @@ use futures_channel::oneshot;
 use crate::handles::Handle;
 use crate::options::{FileLocks, Options};
 use crate::replies::Reply;
-use crate::state::State;
+use crate::state::{Found, State};
 use crate::tasks::Tasks;
 
-/// How long the kernel may use what it is told without asking.
-pub(crate) const NO_TIME: Duration = Duration::ZERO;
 /// The most bytes of a write.
 const WRITE_MAX: u32 = 1 << 20;
 /// The most requests in the background.
@@ -32,9 +30,6 @@ pub(crate) struct Front {
     pub(crate) tasks: Tasks,
     pub(crate) ended: Option<oneshot::Sender<()>>,
 }
-
-/// What the kernel is told of a file that it gets to know.
-pub(crate) type Found = (fuser::FileAttr, fuser::Generation);
 
 impl Front {
     /// A message goes to `ended` when the kernel asks nothing any more.
@@ -122,8 +117,8 @@ pub(crate) fn open_options(flags: i32) -> OpenOptions {
 }
 
 /// Replies with a file that the kernel gets to know.
-pub(crate) fn entry(reply: fuser::ReplyEntry, (attr, generation): Found) {
-    reply.entry(&NO_TIME, &attr, generation);
+pub(crate) fn entry(reply: fuser::ReplyEntry, found: Found) {
+    reply.entry_with_ttls(&found.attributes, &found.name, &found.attr, found.generation);
 }
 
 /// Replies with a value of an attribute, or its length if that is wanted.
@@ -143,6 +138,8 @@ pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
         InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         InitFlags::FUSE_AUTO_INVAL_DATA,
         InitFlags::FUSE_PARALLEL_DIROPS,
+        // What a symbolic link points to never changes.
+        InitFlags::FUSE_CACHE_SYMLINKS,
     ];
     if locks != FileLocks::Local {
         wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);

@@ -5,11 +5,13 @@
 //!
 //! # What is cached
 //!
-//! The kernel caches nothing that another client may change: names and attributes have a lifetime of zero, and
-//! files are open for direct I/O. Each call asks the client library, which answers from its own cache as far as its
-//! locks allow. Nothing has to be revoked in the kernel, and no revocation can wait for it. The exception is
+//! The kernel keeps names and attributes as long as locks protect them in the client library: a [`Watcher`] has it
+//! drop them before a lock is given back (`nodes`, `notices`). Files are open for direct I/O, so it keeps no data: each read asks
+//! the client library, which answers from its own cache as far as its locks allow. The exception is
 //! a file that is mapped: its pages are those of the last fault, and dropped when the file is opened again or when
 //! its attributes have changed.
+//!
+//! [`Watcher`]: fulmar_client::Watcher
 //!
 //! # Limits
 //!
@@ -19,6 +21,7 @@
 // It waits for a kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod asked;
 mod attributes;
 mod caller;
 mod directory;
@@ -27,7 +30,9 @@ mod handles;
 mod interrupts;
 mod locks;
 mod mounting;
+mod names;
 mod nodes;
+mod notices;
 mod options;
 mod replies;
 mod requests;
@@ -36,10 +41,12 @@ mod tasks;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use fulmar_client::{Address, FileSystem, blocking};
 use futures_channel::oneshot;
 
+pub use asked::Asked;
 pub use mounting::remove_dead;
 pub use options::{FileLocks, OptionError, Options};
 
@@ -47,7 +54,7 @@ pub use options::{FileLocks, OptionError, Options};
 #[derive(Debug)]
 pub struct Mounted {
     attached: Option<mounting::Attached>,
-    file_system: FileSystem,
+    state: Arc<state::State>,
 }
 
 impl Mounted {
@@ -62,16 +69,27 @@ impl Mounted {
         options: &Options,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (ended, end) = oneshot::channel();
-        let front = front::Front::new(file_system.clone(), options.clone(), ended)?;
-        let source = address.to_string();
-        let attached = mounting::Attached::new(front, &source, mountpoint, options)?;
-        Ok((Self { attached: Some(attached), file_system }, end))
+        let front = front::Front::new(file_system, options.clone(), ended)?;
+        let (source, state) = (address.to_string(), front.state.clone());
+        let at = (source.as_str(), mountpoint);
+        let attached = mounting::Attached::new(front, &state.notices, at, options)?;
+        Ok((Self { attached: Some(attached), state }, end))
+    }
+
+    /// Returns what the kernel has asked so far.
+    pub fn asked(&self) -> Asked {
+        self.state.asked.so_far()
+    }
+
+    /// Returns whether the kernel keeps names: Linux 6.16 and later do, unless the options say otherwise.
+    pub fn keeps_names(&self) -> bool {
+        self.state.nodes(|nodes| nodes.keeps_names)
     }
 
     /// Ends the mount, and the client's. Files that are open in it are lost.
     pub fn unmount(mut self) {
         self.end();
-        blocking::wait(self.file_system.clone().unmount());
+        blocking::wait(self.state.file_system.clone().unmount());
     }
 
     fn end(&mut self) {

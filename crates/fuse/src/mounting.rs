@@ -14,6 +14,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::caller::is_root;
 use crate::front::Front;
+use crate::notices::Notices;
 use crate::options::Options;
 
 const DEVICE: &str = "/dev/fuse";
@@ -34,20 +35,25 @@ impl Attached {
     /// Mounts on a directory.
     pub(crate) fn new(
         front: Front,
-        source: &str,
-        mountpoint: &Path,
+        notices: &Notices,
+        (source, mountpoint): (&str, &Path),
         options: &Options,
     ) -> io::Result<Self> {
         let mountpoint = mountpoint.canonicalize()?;
         let config = config(source, options);
+        let begin = |session: Session<Front>| {
+            let device = session.as_fd().try_clone_to_owned()?;
+            notices.connect(device.into(), !options.no_lookup_cache);
+            session.spawn()
+        };
         if !is_root() {
-            let session = Session::new(front, &mountpoint, &config)?.spawn()?;
+            let session = Session::new(front, &mountpoint, &config).and_then(begin)?;
             return Ok(Self { session, mountpoint, device: None });
         }
         let device = File::options().read(true).write(true).open(DEVICE)?;
         mount(&device, source, &mountpoint, options)?;
         let session = Session::from_fd(front, device.try_clone()?.into(), config.acl, config)
-            .and_then(Session::spawn)
+            .and_then(begin)
             .inspect_err(|_| detach(&mountpoint))?;
         Ok(Self { session, mountpoint, device: Some(device) })
     }

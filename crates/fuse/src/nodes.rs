@@ -1,8 +1,8 @@
-//! The files that the kernel knows.
+//! The files that the kernel knows, and what it may use of them without asking.
 
 use std::collections::BTreeMap;
 
-use fulmar_client::inode;
+use fulmar_client::{Stale, inode};
 use fulmar_lustre_wire::Fid;
 
 /// The number of the root of a mount.
@@ -10,10 +10,18 @@ pub(crate) const ROOT: u64 = 1;
 
 /// The files that the kernel knows by numbers: those of their inodes, as long as they are unique. Bounded by the
 /// kernel, which forgets what it has no memory for.
+///
+/// Each time the kernel is told something with a lifetime, that is noted here before it is looked whether locks
+/// protect it. So when a lock is lost, one of both knows of the other: what is noted is dropped by the
+/// kernel, and what is looked at later is not protected any more.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     by_number: BTreeMap<u64, Node>,
     by_fid: BTreeMap<Fid, u64>,
+    /// Whether names can be dropped, and so may be kept: all at once.
+    pub(crate) keeps_names: bool,
+    /// How often they were dropped, from 1 on.
+    epoch: u64,
 }
 
 #[derive(Debug)]
@@ -21,13 +29,39 @@ struct Node {
     fid: Fid,
     /// How often the kernel has been told.
     lookups: u64,
+    /// The epoch in which the kernel was last told a name of it to keep, and one in it that does not exist.
+    named: u64,
+    absent: u64,
+    /// Whether the kernel was told its attributes to keep.
+    attributes: bool,
+}
+
+/// What the kernel may keep, or has to drop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) name: bool,
+    pub(crate) attributes: bool,
+}
+
+/// What the kernel has to drop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// All names.
+    pub(crate) names: bool,
+    /// The attributes of these files.
+    pub(crate) attributes: Vec<u64>,
 }
 
 impl Nodes {
     /// The kernel knows the root, and never forgets it.
     pub(crate) fn new(root: Fid) -> Self {
-        let node = Node { fid: root, lookups: 1 };
-        Self { by_number: [(ROOT, node)].into(), by_fid: [(root, ROOT)].into() }
+        let node = Node { lookups: 1, ..Node::new(root) };
+        Self {
+            by_number: [(ROOT, node)].into(),
+            by_fid: [(root, ROOT)].into(),
+            keeps_names: false,
+            epoch: 1,
+        }
     }
 
     /// Returns the file with a number.
@@ -35,14 +69,41 @@ impl Nodes {
         self.by_number.get(&number).map(|node| node.fid)
     }
 
-    /// Returns the number of a file that the kernel is told now.
-    pub(crate) fn tell(&mut self, fid: Fid) -> u64 {
+    /// Returns the number of a file that the kernel is told now, and what it may keep of what locks protect.
+    pub(crate) fn tell(&mut self, fid: Fid, protected: Kept) -> (u64, Kept) {
         let known = self.by_fid.get(&fid).copied();
         let number = known.unwrap_or_else(|| self.free_number(fid));
-        let node = self.by_number.entry(number).or_insert(Node { fid, lookups: 0 });
+        let node = self.by_number.entry(number).or_insert_with(|| Node::new(fid));
         node.lookups += 1;
         self.by_fid.insert(fid, number);
-        number
+        let kept = Kept { name: protected.name && self.keeps_names, ..protected };
+        if kept.name {
+            node.named = self.epoch;
+        }
+        node.attributes |= kept.attributes;
+        (number, kept)
+    }
+
+    /// The kernel is told attributes to keep.
+    pub(crate) fn tell_attributes(&mut self, fid: Fid) {
+        if let Some(node) = self.node_mut(fid) {
+            node.attributes = true;
+        }
+    }
+
+    /// Returns whether the kernel may keep that a name in a directory does not exist, which it is told now.
+    pub(crate) fn tell_absent(&mut self, directory: Fid) -> bool {
+        let (epoch, may) = (self.epoch, self.keeps_names);
+        let node = self.node_mut(directory).filter(|_| may);
+        node.map(|node| node.absent = epoch).is_some()
+    }
+
+    fn node(&self, fid: Fid) -> Option<&Node> {
+        self.by_number.get(self.by_fid.get(&fid)?)
+    }
+
+    fn node_mut(&mut self, fid: Fid) -> Option<&mut Node> {
+        self.by_number.get_mut(self.by_fid.get(&fid)?)
     }
 
     /// Numbers have fewer bits than FIDs.
@@ -67,6 +128,61 @@ impl Nodes {
             }
         }
     }
+
+    /// The kernel keeps nothing any more.
+    pub(crate) fn forget_all(&mut self) {
+        self.by_number.clear();
+        self.by_fid.clear();
+        self.keeps_names = false;
+    }
+
+    /// Returns whether the kernel keeps something of this.
+    pub(crate) fn concerns(&self, stale: &[Stale]) -> bool {
+        stale.iter().any(|one| match one {
+            Stale::Attributes(fid) => self.node(*fid).is_some_and(|node| node.attributes),
+            Stale::Names(fid) => self.node(*fid).is_some_and(|node| node.named == self.epoch),
+            Stale::Content { file, .. } => {
+                self.node(*file).is_some_and(|node| node.absent == self.epoch)
+            }
+            Stale::Everything => !self.by_number.is_empty(),
+        })
+    }
+
+    /// Returns what the kernel has to drop, and notes that it keeps that no more.
+    pub(crate) fn lose(&mut self, stale: &[Stale]) -> Lost {
+        let mut lost = Lost::default();
+        for one in stale {
+            match one {
+                Stale::Attributes(fid) => {
+                    let number = self.by_fid.get(fid).copied();
+                    let node = self.node_mut(*fid).filter(|node| node.attributes);
+                    if let (Some(number), Some(node)) = (number, node) {
+                        node.attributes = false;
+                        lost.attributes.push(number);
+                    }
+                }
+                Stale::Names(_) | Stale::Content { .. } => {
+                    lost.names |= self.concerns(std::slice::from_ref(one));
+                }
+                Stale::Everything => {
+                    lost.names = self.keeps_names;
+                    let kept = self.by_number.iter_mut().filter(|(_, node)| node.attributes);
+                    lost.attributes.extend(kept.map(|(number, node)| {
+                        node.attributes = false;
+                        *number
+                    }));
+                }
+            }
+        }
+        self.epoch += u64::from(lost.names);
+        lost
+    }
+}
+
+impl Node {
+    fn new(fid: Fid) -> Self {
+        Self { fid, lookups: 0, named: 0, absent: 0, attributes: false }
+    }
 }
 
 #[cfg(test)]
@@ -76,13 +192,21 @@ mod tests {
     const A: Fid = Fid { seq: 0x2_0000_0400, oid: 7, version: 0 };
     /// It has the same number.
     const B: Fid = Fid { seq: 0x2_0000_0400, oid: 7, version: 1 };
+    const TOP: Fid = Fid { seq: 0x2_0000_0007, oid: 1, version: 0 };
+    const BOTH: Kept = Kept { name: true, attributes: true };
+    const NAMES: Lost = Lost { names: true, attributes: Vec::new() };
+
+    fn absent(file: Fid) -> Stale {
+        Stale::Content { file, start: 0, end: u64::MAX }
+    }
 
     #[test]
     fn a_file_has_its_number_until_it_is_forgotten() {
-        let mut nodes = Nodes::new(Fid { seq: 0x2_0000_0007, oid: 1, version: 0 });
-        let number = nodes.tell(A);
-        assert_eq!((number, nodes.tell(A)), (inode(A), number));
-        let other = nodes.tell(B);
+        let mut nodes = Nodes::new(TOP);
+        let mut tell = |nodes: &mut Nodes, fid| nodes.tell(fid, Kept::default()).0;
+        let number = tell(&mut nodes, A);
+        assert_eq!((number, tell(&mut nodes, A)), (inode(A), number));
+        let other = tell(&mut nodes, B);
         assert_ne!(other, number);
         assert_eq!((nodes.fid(number), nodes.fid(other)), (Some(A), Some(B)));
         nodes.forget(number, 1);
@@ -91,5 +215,66 @@ mod tests {
         assert_eq!((nodes.fid(number), nodes.fid(other)), (None, Some(B)));
         nodes.forget(ROOT, u64::MAX);
         assert!(nodes.fid(ROOT).is_some());
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_is_dropped_once() {
+        let mut nodes = Nodes::new(TOP);
+        nodes.keeps_names = true;
+        let (number, kept) = nodes.tell(A, BOTH);
+        assert_eq!(kept, BOTH);
+        let stale = [Stale::Attributes(A), Stale::Names(A)];
+        assert!(nodes.concerns(&stale) && nodes.concerns(&stale[1..]));
+        assert_eq!(nodes.lose(&stale), Lost { names: true, attributes: vec![number] });
+        assert!(!nodes.concerns(&stale));
+        assert_eq!(nodes.lose(&stale), Lost::default());
+        // What is told without a lifetime concerns nobody.
+        nodes.tell(A, Kept::default());
+        assert!(!nodes.concerns(&stale));
+        nodes.tell_attributes(A);
+        assert_eq!(nodes.lose(&stale), Lost { names: false, attributes: vec![number] });
+        nodes.forget(number, 2);
+        nodes.tell_attributes(A);
+        assert!(!nodes.concerns(&stale));
+    }
+
+    #[test]
+    fn all_names_are_dropped_together() {
+        let mut nodes = Nodes::new(TOP);
+        nodes.keeps_names = true;
+        nodes.tell(A, BOTH);
+        nodes.tell(B, BOTH);
+        assert!(nodes.tell_absent(TOP));
+        assert!(nodes.concerns(&[absent(TOP)]) && !nodes.concerns(&[absent(A)]));
+        assert_eq!(nodes.lose(&[Stale::Names(A)]), NAMES);
+        assert!(!nodes.concerns(&[Stale::Names(B), absent(TOP)]));
+        assert!(nodes.concerns(&[Stale::Attributes(B)]));
+        assert!(nodes.tell_absent(TOP));
+        assert_eq!(nodes.lose(&[absent(TOP)]), NAMES);
+    }
+
+    #[test]
+    fn names_are_kept_only_if_they_can_be_dropped() {
+        let mut nodes = Nodes::new(TOP);
+        let (_, kept) = nodes.tell(A, BOTH);
+        assert_eq!(kept, Kept { name: false, attributes: true });
+        assert!(!nodes.tell_absent(TOP));
+        assert_eq!(nodes.lose(&[Stale::Names(A), absent(TOP)]), Lost::default());
+    }
+
+    #[test]
+    fn after_an_eviction_nothing_is_kept() {
+        let mut nodes = Nodes::new(TOP);
+        nodes.keeps_names = true;
+        nodes.tell_attributes(TOP);
+        let (number, _) = nodes.tell(A, BOTH);
+        nodes.tell(B, Kept::default());
+        let lost = nodes.lose(&[Stale::Everything]);
+        assert_eq!(lost, Lost { names: true, attributes: vec![ROOT, number] });
+        assert!(!nodes.concerns(&[Stale::Attributes(A), Stale::Names(A)]));
+        nodes.tell(A, BOTH);
+        nodes.forget_all();
+        let all = [Stale::Attributes(A), Stale::Names(A), Stale::Everything];
+        assert!(!nodes.concerns(&all));
     }
 }

@@ -19,6 +19,9 @@ pub struct Options {
     pub no_exec: bool,
     /// Attributes of users, `user.*`, are not supported.
     pub no_user_xattr: bool,
+    /// The kernel keeps no names: each is looked up each time. What is mounted below stays then, and is not
+    /// unmounted when the names above it are dropped.
+    pub no_lookup_cache: bool,
     /// Other users than the one who mounts have access too; always if root mounts.
     pub allow_other: bool,
     /// The directory of the file system that is the root of the mount.
@@ -103,6 +106,8 @@ impl Options {
                 "noexec" => self.no_exec = true,
                 "user_xattr" => self.no_user_xattr = false,
                 "nouser_xattr" => self.no_user_xattr = true,
+                "lookupcache=all" => self.no_lookup_cache = false,
+                "lookupcache=none" => self.no_lookup_cache = true,
                 "allow_other" => self.allow_other = true,
                 _ if IGNORED.contains(&word) => {}
                 _ if IGNORED_VALUES.iter().any(|start| word.starts_with(start)) => {}
@@ -125,7 +130,7 @@ impl std::fmt::Display for OptionError {
             f,
             "there is no mount option {:?}: those that there are are ro, rw, atime, noatime, dev, nodev, suid, \
              nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, \
-             allow_other, subdir=DIR, config=FILE, and those of fstab",
+             lookupcache=all, lookupcache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
             self.0
         )
     }
@@ -150,8 +155,9 @@ mod tests {
         assert_eq!(options, expected);
         options.add("config=/etc/lnet.conf").unwrap();
         assert_eq!(options.config, Some("/etc/lnet.conf".into()));
-        options.add("lazystatfs,retry=3,noflock,nosuid").unwrap();
+        options.add("lazystatfs,retry=3,noflock,nosuid,lookupcache=none").unwrap();
         assert_eq!((options.locks, options.no_suid), (FileLocks::Refused, true));
+        assert!(options.no_lookup_cache);
         let error = options.add("ro,encrypt").unwrap_err().to_string();
         assert!(error.starts_with("there is no mount option \"encrypt\": those"), "{error}");
         assert!(options.read_only);

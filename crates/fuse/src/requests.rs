@@ -17,12 +17,12 @@ use fuser::{
 use crate::attributes::{self, Wanted};
 use crate::caller::caller;
 use crate::directory;
-use crate::front::{APPEND, Found, Front, NO_TIME, configure, entry, open_options, value};
+use crate::front::{APPEND, Front, configure, entry, open_options, value};
 use crate::handles::Handle;
 use crate::locks::{self, described};
 use crate::options::FileLocks;
 use crate::replies::Reply;
-use crate::state::{State, found, name};
+use crate::state::{Found, NO_TIME, State, found, name};
 
 /// Bytes of a block of `statfs`.
 const BLOCK: u32 = 4096;
@@ -35,32 +35,18 @@ impl Filesystem for Front {
     }
 
     fn destroy(&mut self) {
+        self.state.notices.end();
         if let Some(ended) = self.ended.take() {
             let _ = ended.send(());
         }
     }
 
-    fn lookup(&self, request: &Request, parent: INodeNo, text: &OsStr, reply: fuser::ReplyEntry) {
-        let (parent, name) = (self.state.fid(parent), name(text));
-        if let (Ok(parent), Ok(name)) = (&parent, &name)
-            && let Some(found) =
-                self.state.file_system.cached_entry(|| caller(request, 0), *parent, name)
-        {
-            return match found {
-                Ok(found) => entry(reply, self.state.entry(&found.attributes)),
-                Err(errno) => reply.fail(errno),
-            };
-        }
-        let caller = caller(request, 0);
-        let look = |state: Arc<State>| async move {
-            let found = state.file_system.lookup(&caller, parent?, &name?).await?;
-            Ok(state.entry(&found.attributes))
-        };
-        self.run(reply, look, entry);
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
+        self.look_up(request, parent, name, reply);
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
-        self.state.nodes().forget(number.0, lookups);
+        self.state.nodes(|nodes| nodes.forget(number.0, lookups));
     }
 
     fn getattr(
@@ -70,18 +56,7 @@ impl Filesystem for Front {
         _: Option<FileHandle>,
         reply: fuser::ReplyAttr,
     ) {
-        let file = self.state.fid(number);
-        if let Ok(file) = file
-            && let Some(found) = self.state.file_system.cached_attributes(file)
-        {
-            return reply.attr(&NO_TIME, &attributes::file_attr(&found, found.inode()));
-        }
-        let caller = caller(request, 0);
-        let get = |state: Arc<State>| async move {
-            let found = found(state.file_system.getattr(&caller, file?).await)?;
-            Ok(attributes::file_attr(&found, found.inode()))
-        };
-        self.run(reply, get, |reply, attr| reply.attr(&NO_TIME, &attr));
+        self.get_attributes(request, number, reply);
     }
 
     fn setattr(
@@ -260,8 +235,8 @@ impl Filesystem for Front {
             };
             Ok((found, state.handles.add(file)))
         };
-        self.run(reply, create, |reply, ((attr, generation), handle): (Found, u64)| {
-            reply.created(&NO_TIME, &attr, generation, FileHandle(handle), DIRECT);
+        self.run(reply, create, |reply, (found, handle): (Found, u64)| {
+            reply.created(&NO_TIME, &found.attr, found.generation, FileHandle(handle), DIRECT);
         });
     }
 
@@ -439,24 +414,7 @@ impl Filesystem for Front {
         room: u32,
         reply: fuser::ReplyXattr,
     ) {
-        let file = self.state.fid(number);
-        let name = name.as_bytes().to_vec();
-        if let Err(errno) = self.state.check_xattr(&name) {
-            return reply.fail(errno);
-        }
-        if let Ok(file) = file
-            && let Some(found) = self.state.file_system.cached_xattr(file, &name)
-        {
-            return match found {
-                Ok(bytes) => value(reply, &bytes, room),
-                Err(errno) => reply.fail(errno),
-            };
-        }
-        let caller = caller(request, 0);
-        let get = |state: Arc<State>| async move {
-            state.file_system.get_xattr(&caller, file?, &name).await
-        };
-        self.run(reply, get, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
+        self.get_value(request, number, name, room, reply);
     }
 
     fn listxattr(&self, request: &Request, number: INodeNo, room: u32, reply: fuser::ReplyXattr) {

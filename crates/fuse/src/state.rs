@@ -3,20 +3,27 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_client::{Attributes, Caller, FileSystem, inode};
 use fulmar_lustre_wire::Fid;
 use fuser::{FileAttr, Generation};
 
+use crate::asked::Counts;
 use crate::attributes::file_attr;
 use crate::handles::Handles;
 use crate::interrupts::Interrupts;
 use crate::locks::Owners;
-use crate::nodes::Nodes;
+use crate::nodes::{Kept, Nodes};
+use crate::notices::Notices;
 use crate::options::Options;
 
+/// How long the kernel may use what nothing protects without asking.
+pub(crate) const NO_TIME: Duration = Duration::ZERO;
+/// The same for what is dropped when it is not valid any more.
+pub(crate) const LONG: Duration = Duration::from_secs(1 << 24);
 /// The longest name.
 const NAME_MAX: usize = 255;
 
@@ -28,42 +35,66 @@ pub(crate) struct State {
     pub(crate) handles: Handles,
     pub(crate) owners: Owners,
     pub(crate) interrupts: Arc<Interrupts>,
-    nodes: Mutex<Nodes>,
+    pub(crate) notices: Arc<Notices>,
+    pub(crate) asked: Counts,
     /// Whether the kernel of this machine uses labels of SELinux.
     has_selinux: bool,
 }
 
 impl State {
     pub(crate) fn new(file_system: FileSystem, options: Options) -> Self {
-        let nodes = Mutex::new(Nodes::new(file_system.root()));
+        let notices = Arc::new(Notices::new(file_system.root()));
+        file_system.watch(notices.clone());
         let (handles, owners) = (Handles::default(), Owners::default());
-        let interrupts = Arc::default();
+        let (interrupts, asked) = (Arc::default(), Counts::default());
         let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
-        Self { file_system, options, handles, owners, interrupts, nodes, has_selinux }
+        Self { file_system, options, handles, owners, interrupts, notices, asked, has_selinux }
     }
 
-    pub(crate) fn nodes(&self) -> MutexGuard<'_, Nodes> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Uses what the kernel knows. Not while the file system is used.
+    pub(crate) fn nodes<R>(&self, call: impl FnOnce(&mut Nodes) -> R) -> R {
+        self.notices.nodes(call)
     }
 
     /// Returns the file with a number.
     pub(crate) fn fid(&self, number: fuser::INodeNo) -> Result<Fid, Errno> {
-        self.nodes().fid(number.0).ok_or(Errno::ESTALE)
+        self.nodes(|nodes| nodes.fid(number.0)).ok_or(Errno::ESTALE)
     }
 
-    /// Returns what the kernel is told of a file that it gets to know.
-    pub(crate) fn entry(&self, found: &Attributes) -> (FileAttr, Generation) {
-        let number = self.nodes().tell(found.fid);
-        (file_attr(found, number), Generation(inode(found.fid) >> 32))
+    /// Returns what the kernel is told of a file that it gets to know, and asks again each time.
+    pub(crate) fn entry(&self, found: &Attributes) -> Found {
+        self.entry_kept(found, Kept::default())
     }
 
-    /// Returns the same for a file whose attributes are not known yet.
-    pub(crate) async fn entry_of(
-        &self,
-        caller: &Caller,
-        file: Fid,
-    ) -> Result<(FileAttr, Generation), Errno> {
+    /// The same if it may keep what locks protect. To be called while they do.
+    pub(crate) fn entry_kept(&self, found: &Attributes, protected: Kept) -> Found {
+        let (number, kept) = self.nodes(|nodes| nodes.tell(found.fid, protected));
+        Found {
+            attr: file_attr(found, number),
+            generation: Generation(inode(found.fid) >> 32),
+            name: lifetime(kept.name),
+            attributes: lifetime(kept.attributes),
+        }
+    }
+
+    /// Returns what the kernel is told of a file that was found under a name.
+    pub(crate) fn entry_of_name(&self, (parent, name): (Fid, &[u8]), found: &Attributes) -> Found {
+        self.file_system.protected(found.fid, Some((parent, name)), |now| {
+            let protected = Kept { name: now.name, attributes: now.attributes.is_some() };
+            self.entry_kept(&now.attributes.unwrap_or(*found), protected)
+        })
+    }
+
+    /// Returns what the kernel is told of a new file whose attributes are not known yet.
+    pub(crate) async fn entry_of(&self, caller: &Caller, file: Fid) -> Result<Found, Errno> {
         self.file_system.getattr(caller, file).await.map(|found| self.entry(&found))
+    }
+
+    /// Returns the attributes of a file if locks protect them, for the kernel to keep.
+    pub(crate) fn kept_attributes(&self, file: Fid) -> Option<Attributes> {
+        self.file_system.protected(file, None, |now| {
+            now.attributes.inspect(|_| self.nodes(|nodes| nodes.tell_attributes(file)))
+        })
     }
 
     /// Refuses attributes of users where they are switched off, and the label of SELinux where that is: a
@@ -75,6 +106,19 @@ impl State {
         };
         if is_refused { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
+}
+
+/// What the kernel is told of a file that it gets to know, and how long it may use that without asking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) attr: FileAttr,
+    pub(crate) generation: Generation,
+    pub(crate) name: Duration,
+    pub(crate) attributes: Duration,
+}
+
+pub(crate) fn lifetime(is_kept: bool) -> Duration {
+    if is_kept { LONG } else { NO_TIME }
 }
 
 /// Takes the result of an operation on a file that the kernel has found before. That it does not exist makes the

@@ -1,32 +1,53 @@
 //! What is cached, for who would otherwise wait: it costs no operation.
 
+use std::sync::Arc;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::{Fid, Name};
 
 use super::filesystem::FileSystem;
-use crate::files::attributes::{Attributes, Entry};
+use crate::files::attributes::Entry;
 use crate::files::caller::Caller;
+use crate::files::known::Protected;
+use crate::watch::Watcher;
 
 impl FileSystem {
-    /// Returns what [`FileSystem::lookup`] finds, if that is cached, without waiting for anything. A caller is
-    /// wanted only if names are looked up in advance for it.
-    pub fn cached_entry(
+    /// Has somebody drop what it caches of this mount when that is not valid any more.
+    pub fn watch(&self, watcher: Arc<dyn Watcher>) {
+        let cx = self.context();
+        if let Some(mount) = cx.core().mounts.get_mut(&cx.mount) {
+            mount.watcher = Some(watcher);
+        }
+    }
+
+    /// Calls `told` with what [`FileSystem::lookup`] finds, if that is cached, without waiting for anything. That is
+    /// while locks protect it, so a [`Watcher`] hears of each loss after that; and with a lock of the mount, which
+    /// must not be used there. A caller is wanted only if names are looked up in advance for it.
+    pub fn cached_entry<R>(
         &self,
         caller: impl FnOnce() -> Caller,
         parent: Fid,
         name: &[u8],
-    ) -> Option<Result<Entry, Errno>> {
-        let (found, next) = self.context().known_entry(parent, &Name::new(name)?)?;
+        told: impl FnOnce(Result<Entry, Errno>) -> R,
+    ) -> Option<R> {
+        let (told, next) = self.context().known_entry(parent, &Name::new(name)?, told)?;
         if !next.is_empty() {
             let caller = caller();
             self.begin(|cx| async move { cx.look_up_ahead(&caller, parent, next) });
         }
-        Some(found)
+        Some(told)
     }
 
-    /// Returns what [`FileSystem::getattr`] finds, if that is cached, without waiting for anything.
-    pub fn cached_attributes(&self, file: Fid) -> Option<Attributes> {
-        self.context().known_attributes(file)
+    /// Calls `told` with what of a file, and of its name in a directory, is protected by locks: as
+    /// [`FileSystem::cached_entry`] does, and without waiting for anything.
+    pub fn protected<R>(
+        &self,
+        file: Fid,
+        name: Option<(Fid, &[u8])>,
+        told: impl FnOnce(&Protected) -> R,
+    ) -> R {
+        let name = name.and_then(|(parent, name)| Some((parent, Name::new(name)?)));
+        self.context().protected(file, name, told)
     }
 
     /// Returns what [`FileSystem::get_xattr`] finds, if that is cached, without waiting for anything.

@@ -17,7 +17,7 @@ use crate::machine::context::Context;
 use crate::machine::{MountId, Mounts, MountsConfig, Shared, Upcall};
 use crate::networks::{networks_of, reach};
 use crate::session::{random_uuid, start_session_node, xids};
-use crate::watch::{Dropped, Watcher};
+use crate::watch::Dropped;
 use crate::{Address, Error, SessionOptions, mounting};
 
 /// A client of Lustre with an LNet node. It has any number of mounts, and exists as long as one of them or
@@ -37,10 +37,8 @@ pub(super) struct Inner {
 }
 
 /// How a file system is mounted.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// Who caches what the mount tells, and has to drop it when it is not valid any more.
-    pub watcher: Option<Arc<dyn Watcher>>,
     /// How the data of files are cached. Less than the least memory is that.
     pub data: DataSettings,
 }
@@ -220,15 +218,6 @@ impl Drop for Inner {
 impl std::fmt::Debug for ClientNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ClientNode({:?})", self.0.running)
-    }
-}
-
-impl std::fmt::Debug for MountOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MountOptions")
-            .field("watcher", &self.watcher.is_some())
-            .field("data", &self.data)
-            .finish()
     }
 }
 

@@ -15,12 +15,24 @@ use super::xattrs::{ACL_ACCESS, is_cached};
 use crate::machine::context::Context;
 use crate::machine::core::Core;
 
-/// What a name is, and the names that are to be looked up in advance now.
-pub(crate) type Known = (Result<Entry, Errno>, Vec<Name>);
+/// What of a file is protected by locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protected {
+    /// Whether the name is that of the file.
+    pub name: bool,
+    /// The attributes with the size, and the access control lists.
+    pub attributes: Option<Attributes>,
+}
 
 impl Context {
-    /// Returns the file of a name and its attributes, or ENOENT, if that is cached.
-    pub(crate) fn known_entry(&self, parent: Fid, name: &Name) -> Option<Known> {
+    /// Calls `told` with the file of a name and its attributes, or ENOENT, if that is cached, before something of it
+    /// can be lost. Returns what it returns, and the names that are to be looked up in advance now.
+    pub(crate) fn known_entry<R>(
+        &self,
+        parent: Fid,
+        name: &Name,
+        told: impl FnOnce(Result<Entry, Errno>) -> R,
+    ) -> Option<(R, Vec<Name>)> {
         let mut core = self.core();
         let mount = core.mounts.get(&self.mount)?;
         let key = (parent, name.clone());
@@ -32,14 +44,24 @@ impl Context {
             None if mount.absent.get(&parent)?.contains(name) => Err(Errno::ENOENT),
             None => return None,
         };
+        let told = told(found);
         let next = core.mounts.get_mut(&self.mount)?.look_ahead(parent, name);
-        Some((found, next))
+        Some((told, next))
     }
 
-    /// Returns the attributes of a file, if they are cached.
-    pub(crate) fn known_attributes(&self, fid: Fid) -> Option<Attributes> {
+    /// Calls `told` with what of a file is protected by locks, before something of it can be lost.
+    pub(crate) fn protected<R>(
+        &self,
+        file: Fid,
+        name: Option<(Fid, Name)>,
+        told: impl FnOnce(&Protected) -> R,
+    ) -> R {
         let core = self.core();
-        attributes(&core, core.mounts.get(&self.mount)?, fid)
+        let found = core.mounts.get(&self.mount).map(|mount| Protected {
+            name: name.is_some_and(|name| mount.names.get(&name) == Some(&file)),
+            attributes: attributes(&core, mount, file),
+        });
+        told(&found.unwrap_or_default())
     }
 
     /// Returns an extended attribute of a file, or ENODATA, if that is cached.

@@ -14,7 +14,7 @@ use fulmar_rpc::import::RequestId;
 use futures_channel::oneshot;
 
 use super::ahead::Ahead;
-use super::inode::Inode;
+use super::inode::{ATTRIBUTES, Inode};
 use crate::config::Configuration;
 use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
@@ -56,6 +56,7 @@ pub(crate) struct MountState {
     pub(crate) locations: Vec<SeqRange>,
     /// The opens that the imports keep for replay.
     pub(crate) opens: BTreeMap<(ImportId, RequestId), Arc<Open>>,
+    /// Who caches what the mount has told.
     pub(crate) watcher: Option<Arc<dyn Watcher>>,
     /// The data of files.
     pub(crate) data: MountData,
@@ -151,7 +152,7 @@ impl MountState {
             sequences: BTreeMap::new(),
             locations: Vec::new(),
             opens: BTreeMap::new(),
-            watcher: options.watcher,
+            watcher: None,
             data: MountData::new(options.data),
         }
     }
@@ -232,13 +233,14 @@ impl MountState {
         let lost = InodeBits(inode.bits.0 & lost.0);
         inode.lose(lost);
         if lost.has(InodeBits::LOOKUP) {
-            for (parent, name) in std::mem::take(&mut inode.names) {
-                stale.push(Stale::Name { parent, name: name.as_bytes().to_vec() });
-                self.names.remove(&(parent, name));
+            for key in std::mem::take(&mut inode.names) {
+                self.names.remove(&key);
             }
+            stale.push(Stale::Names(fid));
         }
-        let has = |bits: InodeBits| lost.0 & bits.0 != 0;
-        if has(InodeBits::UPDATE | InodeBits::PERM) {
+        // The size is that of the objects, and of the data on the MDT.
+        let shown = ATTRIBUTES | InodeBits::LAYOUT | InodeBits::DOM;
+        if lost.0 & shown.0 != 0 {
             stale.push(Stale::Attributes(fid));
         }
         let is_directory = inode.is_directory();

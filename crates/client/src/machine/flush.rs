@@ -40,7 +40,7 @@ impl Core {
         let now = self.now;
         let Some(peer) = self.peers.get(&import) else { return };
         let watcher = self.mounts.get(&peer.mount).and_then(|mount| mount.watcher.clone());
-        match watcher.filter(|_| !stale.is_empty()) {
+        match watcher.filter(|one| !stale.is_empty() && one.concerns(&stale)) {
             Some(watcher) => {
                 self.upcalls.push_back(Upcall { watcher, stale, lock: Some((import, lock)) });
             }

@@ -16,6 +16,10 @@ const ROOT: Caller = Caller::ROOT;
 struct Slow(Mutex<Sender<Dropped>>);
 
 impl Watcher for Slow {
+    fn concerns(&self, _: &[Stale]) -> bool {
+        true
+    }
+
     fn stale(&self, _: Vec<Stale>, done: Dropped) {
         let _ = self.0.lock().unwrap().send(done);
     }

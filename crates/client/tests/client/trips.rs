@@ -248,13 +248,15 @@ fn what_is_cached_is_told_without_waiting_until_it_changes() {
     let (fs, other) = (rig.mount(), rig.mount());
     let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", OpenOptions::create(0o644)));
     blocking::wait(file.unwrap().close()).unwrap();
-    let entry = || fs.cached_entry(|| ROOT, fs.root(), b"file");
+    let cached = |name: &[u8]| fs.cached_entry(|| ROOT, fs.root(), name, |found| found);
+    let entry = || cached(b"file");
+    let attributes = |file| fs.protected(file, None, |now| now.attributes);
     let found = blocking::wait(fs.lookup(&ROOT, fs.root(), b"file")).unwrap();
     assert_eq!(entry(), Some(Ok(found)));
-    assert_eq!(fs.cached_attributes(found.fid), Some(found.attributes));
+    assert_eq!(attributes(found.fid), Some(found.attributes));
     blocking::wait(fs.getattr(&ROOT, fs.root())).unwrap();
     blocking::wait(fs.lookup(&ROOT, fs.root(), b"none")).unwrap_err();
-    assert_eq!(fs.cached_entry(|| ROOT, fs.root(), b"none"), Some(Err(Errno::ENOENT)));
+    assert_eq!(cached(b"none"), Some(Err(Errno::ENOENT)));
     assert_eq!(fs.cached_xattr(found.fid, b"user.a"), None);
     blocking::wait(fs.get_xattr(&ROOT, found.fid, b"user.a")).unwrap_err();
     assert_eq!(fs.cached_xattr(found.fid, b"user.a"), Some(Err(Errno::ENODATA)));
@@ -266,7 +268,7 @@ fn what_is_cached_is_told_without_waiting_until_it_changes() {
     assert_eq!(fs.cached_xattr(found.fid, b"user.a"), None);
     let rights = Change { mode: Some(0o600), ..Change::default() };
     blocking::wait(other.setattr(&ROOT, found.fid, rights)).unwrap();
-    assert_eq!((entry(), fs.cached_attributes(found.fid)), (None, None));
+    assert_eq!((entry(), attributes(found.fid)), (None, None));
     blocking::wait(other.rename(&ROOT, (other.root(), b"file"), (other.root(), b"none"))).unwrap();
-    assert_eq!(fs.cached_entry(|| ROOT, fs.root(), b"none"), None);
+    assert_eq!(cached(b"none"), None);
 }

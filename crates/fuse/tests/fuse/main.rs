@@ -2,6 +2,7 @@
 // They start nodes, and wait for them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod kept;
 mod posix;
 mod rig;
 mod suites;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
-use fulmar_fuse::{Mounted, Options};
+use fulmar_fuse::{Asked, Mounted, Options};
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{NiOptions, Node, Options as NodeOptions, Runtime};
 use fulmar_rpc::import::TargetKind;
@@ -16,7 +16,7 @@ use fulmar_socklnd::AcceptMode;
 
 const PORT: u16 = 9974;
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Targets that are served from directories, and the mounts.
 pub(crate) struct Rig {
@@ -80,6 +80,16 @@ impl Rig {
             Mounted::start(file_system, &self.address, &mountpoint, &parsed).unwrap();
         self.mounts.push((mounted, node));
         mountpoint
+    }
+
+    /// Returns what the kernel has asked a mount.
+    pub(crate) fn asked(&self, mount: usize) -> Asked {
+        self.mounts[mount].0.asked()
+    }
+
+    /// Returns whether the kernel keeps names.
+    pub(crate) fn keeps_names(&self, mount: usize) -> bool {
+        self.mounts[mount].0.keeps_names()
     }
 
     /// Ends all mounts and the servers: nothing is mounted any more, even if files are open.

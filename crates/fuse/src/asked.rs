@@ -1,0 +1,34 @@
+//! How often the kernel asks what it could have kept.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How often the kernel has asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// What a name is.
+    pub names: u64,
+    /// For the attributes of a file.
+    pub attributes: u64,
+    /// For an access control list, or another extended attribute.
+    pub lists: u64,
+}
+
+/// Counts that.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) names: AtomicU64,
+    pub(crate) attributes: AtomicU64,
+    pub(crate) lists: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn so_far(&self) -> Asked {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Asked { names: of(&self.names), attributes: of(&self.attributes), lists: of(&self.lists) }
+    }
+}
+
+/// Counts one more.
+pub(crate) fn count(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,153 @@
+//! What the kernel asks most: names, attributes, and access control lists.
+//!
+//! What is cached is answered at once, by the thread that has read the request. What locks protect then, the kernel may
+//! keep.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulmar_base::Errno;
+use fulmar_client::{ACL_ACCESS, ACL_DEFAULT, Attributes, Caller, Entry};
+use fulmar_lustre_wire::Fid;
+use fuser::{FileAttr, Generation, INodeNo, Request};
+
+use crate::asked::count;
+use crate::attributes::file_attr;
+use crate::caller::caller;
+use crate::front::{Front, entry, value};
+use crate::nodes::Kept;
+use crate::replies::Reply;
+use crate::state::{Found, LONG, NO_TIME, State, found, lifetime, name};
+
+/// Attributes, and how long the kernel may use them without asking.
+type Told = (FileAttr, Duration);
+
+impl Front {
+    /// Finds a name.
+    pub(crate) fn look_up(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        text: &OsStr,
+        reply: fuser::ReplyEntry,
+    ) {
+        count(&self.state.asked.names);
+        let (parent, name, state) = (self.state.fid(parent), name(text), &self.state);
+        if let (Ok(parent), Ok(name)) = (&parent, &name)
+            && let Some(found) = state.file_system.cached_entry(
+                || caller(request, 0),
+                *parent,
+                name,
+                |found| state.entry_cached(*parent, found),
+            )
+        {
+            return match found {
+                Ok(found) => entry(reply, found),
+                Err(errno) => reply.fail(errno),
+            };
+        }
+        let caller = caller(request, 0);
+        let look = |state: Arc<State>| async move {
+            let (parent, name) = (parent?, name?);
+            let found = state.file_system.lookup(&caller, parent, &name).await?;
+            Ok(state.entry_of_name((parent, &name), &found.attributes))
+        };
+        self.run(reply, look, entry);
+    }
+
+    /// Returns the attributes of a file.
+    pub(crate) fn get_attributes(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        reply: fuser::ReplyAttr,
+    ) {
+        count(&self.state.asked.attributes);
+        let file = self.state.fid(number);
+        if let Ok(file) = file
+            && let Some(found) = self.state.kept_attributes(file)
+        {
+            return reply.attr(&LONG, &file_attr(&found, found.inode()));
+        }
+        let caller = caller(request, 0);
+        let get = |state: Arc<State>| async move { state.attributes(&caller, file?).await };
+        self.run(reply, get, |reply, (attr, time): Told| reply.attr(&time, &attr));
+    }
+
+    /// Returns an extended attribute of a file.
+    pub(crate) fn get_value(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        room: u32,
+        reply: fuser::ReplyXattr,
+    ) {
+        count(&self.state.asked.lists);
+        let (file, name) = (self.state.fid(number), name.as_bytes().to_vec());
+        if let Err(errno) = self.state.check_xattr(&name) {
+            return reply.fail(errno);
+        }
+        let is_list = [ACL_ACCESS, ACL_DEFAULT].contains(&name.as_slice());
+        if let Ok(file) = file {
+            // The kernel keeps access control lists as long as attributes.
+            self.state.nodes(|nodes| is_list.then(|| nodes.tell_attributes(file)));
+            if let Some(found) = self.state.file_system.cached_xattr(file, &name) {
+                return match found {
+                    Ok(bytes) => value(reply, &bytes, room),
+                    Err(errno) => reply.fail(errno),
+                };
+            }
+        }
+        let caller = caller(request, 0);
+        let get = |state: Arc<State>| async move {
+            let file = file?;
+            let was_protected = state.protects_lists(file);
+            let found = state.file_system.get_xattr(&caller, file, &name).await;
+            if is_list && !(was_protected && state.protects_lists(file)) {
+                state.notices.drop_attributes(number.0);
+            }
+            found
+        };
+        self.run(reply, get, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
+    }
+}
+
+impl State {
+    /// Returns what the kernel is told of a name that is cached, and so is protected by locks.
+    fn entry_cached(&self, parent: Fid, found: Result<Entry, Errno>) -> Result<Found, Errno> {
+        match found {
+            Ok(found) => {
+                Ok(self.entry_kept(&found.attributes, Kept { name: true, attributes: true }))
+            }
+            // Somebody has asked for it before: so it is asked for again and again.
+            Err(Errno::ENOENT) if self.nodes(|nodes| nodes.tell_absent(parent)) => {
+                Ok(Found::absent())
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Returns the attributes of a file, and how long the kernel may keep them.
+    async fn attributes(&self, caller: &Caller, file: Fid) -> Result<Told, Errno> {
+        let asked = found(self.file_system.getattr(caller, file).await)?;
+        let kept: Option<Attributes> = self.kept_attributes(file);
+        let found = kept.unwrap_or(asked);
+        Ok((file_attr(&found, found.inode()), lifetime(kept.is_some())))
+    }
+
+    /// Returns whether a lock protects the access control lists of a file.
+    fn protects_lists(&self, file: Fid) -> bool {
+        self.file_system.cached_xattr(file, ACL_ACCESS).is_some()
+    }
+}
+
+impl Found {
+    /// The file of a name that does not exist.
+    fn absent() -> Self {
+        let attr = file_attr(&Attributes::default(), 0);
+        Self { attr, generation: Generation(0), name: LONG, attributes: NO_TIME }
+    }
+}

@@ -1,0 +1,127 @@
+//! Has the kernel drop what it keeps.
+//!
+//! Both messages are answered by the kernel at once: they wait for no lock that an operation holds while it waits for
+//! a server. So a lock that a server takes back can wait for them. That of a single name does not: it needs the
+//! lock of its directory, which a `mkdir` in it has until the server has replied.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use fulmar_base::Errno;
+use fulmar_client::{Dropped, Stale, Watcher};
+use fulmar_lustre_wire::Fid;
+
+use crate::nodes::{Lost, Nodes};
+
+/// `FUSE_NOTIFY_INVAL_INODE`: attributes, and pages from an offset on.
+const INVALIDATE_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INC_EPOCH`, of Linux 6.16 and later: all names.
+const INCREASE_EPOCH: i32 = 8;
+/// The length of the head of a message.
+const HEAD: u32 = 16;
+/// How long the kernel may need to take a reply that it waits for.
+const TAKEN_MAX: Duration = Duration::from_secs(1);
+/// How long it is left alone meanwhile.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// What the kernel knows and keeps, and the way to it.
+#[derive(Debug)]
+pub(crate) struct Notices {
+    state: Mutex<State>,
+    /// Who tells the kernel something; others wait until it is told.
+    turn: Mutex<()>,
+    device: OnceLock<File>,
+}
+
+#[derive(Debug)]
+struct State {
+    nodes: Nodes,
+    /// Whether the kernel is being told to drop something.
+    is_telling: bool,
+}
+
+impl Notices {
+    pub(crate) fn new(root: Fid) -> Self {
+        let state = State { nodes: Nodes::new(root), is_telling: false };
+        Self { state: Mutex::new(state), turn: Mutex::default(), device: OnceLock::new() }
+    }
+
+    /// Takes the device of a mount that has begun. `names`: whether the kernel keeps names, if it can.
+    pub(crate) fn connect(&self, device: File, names: bool) {
+        let device = self.device.get_or_init(|| device);
+        // An older kernel does not know the message.
+        let can_drop = names && send(device, INCREASE_EPOCH, &[]).is_ok();
+        self.state().nodes.keeps_names = can_drop;
+    }
+
+    /// The mount has ended: the kernel has forgotten all without a word.
+    pub(crate) fn end(&self) {
+        self.nodes(Nodes::forget_all);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses what the kernel knows. Not while the file system is used.
+    pub(crate) fn nodes<R>(&self, call: impl FnOnce(&mut Nodes) -> R) -> R {
+        call(&mut self.state().nodes)
+    }
+
+    /// Has the kernel drop the attributes of a file, and its access control lists; also those that a reply
+    /// which it has not taken yet tells.
+    pub(crate) fn drop_attributes(&self, number: u64) {
+        let Some(device) = self.device.get() else { return };
+        // The pages stay: to drop them would wait for locks.
+        let body: Vec<u8> = [number, u64::MAX, 0].into_iter().flat_map(u64::to_ne_bytes).collect();
+        let begun = Instant::now();
+        // A file that it does not know may be in a reply to a lookup that it is about to take.
+        while send(device, INVALIDATE_INODE, &body) == Err(Errno::ENOENT)
+            && begun.elapsed() < TAKEN_MAX
+            && self.nodes(|nodes| nodes.fid(number).is_some())
+        {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn tell(&self, Lost { names, attributes }: Lost) {
+        if let Some(device) = self.device.get().filter(|_| names) {
+            // It fails only when the mount has ended.
+            let _ = send(device, INCREASE_EPOCH, &[]);
+        }
+        attributes.into_iter().for_each(|number| self.drop_attributes(number));
+    }
+}
+
+impl Watcher for Notices {
+    fn concerns(&self, stale: &[Stale]) -> bool {
+        let state = self.state();
+        state.is_telling || state.nodes.concerns(stale)
+    }
+
+    fn stale(&self, stale: Vec<Stale>, done: Dropped) {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = {
+            let mut state = self.state();
+            state.is_telling = true;
+            state.nodes.lose(&stale)
+        };
+        self.tell(lost);
+        self.state().is_telling = false;
+        drop(turn);
+        drop(done);
+    }
+}
+
+/// Sends a message that answers no request.
+fn send(mut device: &File, code: i32, body: &[u8]) -> Result<(), Errno> {
+    let mut message = Vec::with_capacity(HEAD as usize + body.len());
+    message.extend((HEAD + body.len() as u32).to_ne_bytes());
+    message.extend(code.to_ne_bytes());
+    message.extend(0u64.to_ne_bytes());
+    message.extend(body);
+    // The kernel takes all of it or nothing.
+    device.write_all(&message).map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))
+}
