@@ -42,7 +42,7 @@ impl Front {
         Ok(Self { state, tasks: Tasks::start()?, ended: Some(ended) })
     }
 
-    /// Begins an operation that ends with a reply.
+    /// Begins an operation that ends with a reply. It awaits the file system only, and goes on where that does.
     pub(crate) fn run<R: Reply, T, F>(
         &self,
         reply: R,
@@ -52,13 +52,20 @@ impl Front {
         T: Send + 'static,
         F: Future<Output = Result<T, Errno>> + Send + 'static,
     {
-        let operation = operation(self.state.clone());
-        self.tasks.begin(async move {
-            match operation.await {
-                Ok(result) => done(reply, result),
-                Err(errno) => reply.fail(errno),
-            }
-        });
+        self.state.file_system.spawn(answered(reply, operation(self.state.clone()), done));
+    }
+
+    /// The same for one that awaits something else too, or has much to copy.
+    pub(crate) fn run_apart<R: Reply, T, F>(
+        &self,
+        reply: R,
+        operation: impl FnOnce(Arc<State>) -> F,
+        done: impl FnOnce(R, T) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        self.tasks.begin(answered(reply, operation(self.state.clone()), done));
     }
 
     /// The same for an open file.
@@ -100,6 +107,18 @@ impl Front {
             }
         };
         self.run(reply, close, |reply, ()| reply.ok());
+    }
+}
+
+/// Does an operation, and replies.
+async fn answered<R: Reply, T>(
+    reply: R,
+    operation: impl Future<Output = Result<T, Errno>>,
+    done: impl FnOnce(R, T),
+) {
+    match operation.await {
+        Ok(result) => done(reply, result),
+        Err(errno) => reply.fail(errno),
     }
 }
 

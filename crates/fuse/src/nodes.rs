@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_file_has_its_number_until_it_is_forgotten() {
         let mut nodes = Nodes::new(TOP);
-        let mut tell = |nodes: &mut Nodes, fid| nodes.tell(fid, Kept::default()).0;
+        let tell = |nodes: &mut Nodes, fid| nodes.tell(fid, Kept::default()).0;
         let number = tell(&mut nodes, A);
         assert_eq!((number, tell(&mut nodes, A)), (inode(A), number));
         let other = tell(&mut nodes, B);

@@ -26,6 +26,8 @@ use crate::state::{Found, NO_TIME, State, found, name};
 
 /// Bytes of a block of `statfs`.
 const BLOCK: u32 = 4096;
+/// The most bytes that are copied while operations wait.
+const COPIED_MAX: u32 = 64 << 10;
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 impl Filesystem for Front {
@@ -251,9 +253,15 @@ impl Filesystem for Front {
         _: Option<LockOwner>,
         reply: fuser::ReplyData,
     ) {
-        let read =
-            |_, handle: Arc<Handle>| async move { handle.file.read(offset, size.into()).await };
-        self.on_handle(reply, handle, read, |reply, data: Vec<u8>| reply.data(&data));
+        let Some(handle) = self.state.handles.get(handle.0) else {
+            return reply.fail(Errno::EBADF);
+        };
+        let read = |_| async move { handle.file.read(offset, size.into()).await };
+        let done = |reply: fuser::ReplyData, data: Vec<u8>| reply.data(&data);
+        match size <= COPIED_MAX {
+            true => self.run(reply, read, done),
+            false => self.run_apart(reply, read, done),
+        }
     }
 
     fn write(
@@ -497,7 +505,7 @@ impl Filesystem for Front {
         let set = |state: Arc<State>| async move {
             state.owners.set(&state.file_system, file?, (kind, lock), ends).await
         };
-        self.run(reply, set, |reply, ()| reply.ok());
+        self.run_apart(reply, set, |reply, ()| reply.ok());
     }
 
     fn fallocate(

@@ -20,6 +20,12 @@ impl FileSystem {
         }
     }
 
+    /// Runs a future that awaits nothing but operations of this file system. It goes on wherever these end, on the
+    /// threads of the node and while others of its operations wait: so it must not wait itself, nor compute for long.
+    pub fn spawn(&self, operation: impl Future<Output = ()> + Send + 'static) {
+        self.begin(|_| operation);
+    }
+
     /// Calls `told` with what [`FileSystem::lookup`] finds, if that is cached, without waiting for anything. That is
     /// while locks protect it, so a [`Watcher`] hears of each loss after that; and with a lock of the mount, which
     /// must not be used there. A caller is wanted only if names are looked up in advance for it.

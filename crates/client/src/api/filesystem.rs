@@ -567,6 +567,10 @@ impl Drop for Mounted {
                 mounting::end(&cx).await;
                 let _ = sender.send(());
             });
+            // Who ends it as an operation cannot wait for another one.
+            if self.node.shared().is_polled_here() {
+                return;
+            }
             let mut left = u64::MAX;
             // As long as something is written, more may be.
             while ended.recv_timeout(FAREWELL) == Err(RecvTimeoutError::Timeout) {

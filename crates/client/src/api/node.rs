@@ -189,6 +189,10 @@ impl ClientNode {
 
     /// Begins an operation.
     pub(super) fn spawn(&self, operation: impl Future<Output = ()> + Send + 'static) {
+        // An operation that begins another one.
+        if self.0.shared.is_polled_here() {
+            return self.0.shared.core().spawn(Box::pin(operation));
+        }
         // Who waits for it learns that the node has failed.
         let _ = self.0.running.call(|machine, now| machine.spawn(now, Box::pin(operation)));
     }

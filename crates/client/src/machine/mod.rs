@@ -17,6 +17,7 @@ mod flush;
 pub(crate) mod peer;
 pub(crate) mod replay;
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -46,6 +47,16 @@ impl Shared {
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Returns whether this thread polls operations of the machine, so that it cannot be called.
+    pub(crate) fn is_polled_here(&self) -> bool {
+        POLLED.get() == Arc::as_ptr(&self.0)
+    }
+}
+
+thread_local! {
+    /// The state of the machine whose operations this thread polls.
+    static POLLED: Cell<*const Mutex<Core>> = const { Cell::new(std::ptr::null()) };
 }
 
 /// The mounts of a node, as a service of LNet.
@@ -96,7 +107,9 @@ impl Mounts {
     fn follow(&mut self, now: Time) {
         self.shared.core().now = now;
         loop {
+            let before = POLLED.replace(Arc::as_ptr(&self.shared.0));
             let was_busy = self.tasks.poll();
+            POLLED.set(before);
             let mut core = self.shared.core();
             let was_settled = !core.settle(now);
             let (spawned, errands) = (core.take_spawned(), core.take_errands());
