@@ -30,6 +30,8 @@ pub(crate) struct Inode {
     pub(crate) names: BTreeSet<(Fid, Name)>,
     /// How often it is open here.
     pub(crate) opens: u32,
+    /// Whether this client has created it, has it open, and has not asked for its size yet.
+    pub(crate) is_new: bool,
     /// Whether this client has changed something on the MDT since it last made it durable.
     pub(crate) is_changed: bool,
     /// How often `UPDATE` was lost: what was asked before may have changed.

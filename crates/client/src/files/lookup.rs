@@ -171,7 +171,7 @@ impl Context {
             return Ok(Attributes::new(&body, None));
         }
         let layout = self.layout(caller, fid).await?;
-        let size = self.size(fid, &layout).await?;
+        let size = self.first_size(fid, &layout).await?;
         Ok(Attributes::new(&body, Some(size)))
     }
 

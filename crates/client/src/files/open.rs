@@ -224,6 +224,7 @@ impl Context {
         mount.opens.insert(key, open.clone());
         let inode = mount.inodes.entry(body.fid).or_default();
         inode.opens += 1;
+        inode.is_new |= is_new;
         inode.is_changed |= is_new;
         if !inode.has_attributes() {
             inode.body = body;
@@ -250,6 +251,7 @@ impl Context {
             mount.opens.remove(&key);
             if let Some(inode) = mount.inodes.get_mut(&open.fid) {
                 inode.opens = inode.opens.saturating_sub(1);
+                inode.is_new &= inode.opens > 0;
             }
             mount.forget_unused(open.fid);
         }

@@ -57,9 +57,28 @@ impl Context {
     /// Returns the size of a file. No round trip if locks on all objects are held, else one: those without
     /// a lock are asked at the same time.
     pub(crate) async fn size(&self, fid: Fid, layout: &FileLayout) -> Result<FileSize, Errno> {
+        self.size_with(fid, layout, false).await
+    }
+
+    /// The same by somebody who has no lock on an object: who has created the file and has it open is about to write
+    /// it, and gets the locks for that at the same time.
+    pub(super) async fn first_size(
+        &self,
+        fid: Fid,
+        layout: &FileLayout,
+    ) -> Result<FileSize, Errno> {
+        self.size_with(fid, layout, self.is_new(fid)).await
+    }
+
+    async fn size_with(
+        &self,
+        fid: Fid,
+        layout: &FileLayout,
+        is_new: bool,
+    ) -> Result<FileSize, Errno> {
         let of_objects = layout.objects().map(|(component, stripe, object)| async move {
             let ost = self.ost(object.ost).await?;
-            let lvb = self.object_size(fid, ost, object.id.resource()).await?;
+            let lvb = self.object_size(fid, is_new, (ost, object.id.resource())).await?;
             let size = layout.components[component].file_size(stripe, lvb.size);
             Ok::<_, Errno>((size, lvb))
         });
@@ -106,12 +125,30 @@ impl Context {
     }
 
     /// Returns the attributes of an object: what a lock on the whole of it has told, or what the OST says.
-    async fn object_size(&self, fid: Fid, ost: ImportId, id: ResourceId) -> Result<OstLvb, Errno> {
+    async fn object_size(
+        &self,
+        fid: Fid,
+        is_new: bool,
+        (ost, id): (ImportId, ResourceId),
+    ) -> Result<OstLvb, Errno> {
         let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
-        let wanted = Wanted::new(extent_resource(id), LockMode::PR, whole);
-        let wanted = wanted.with(LockFlags::HAS_INTENT);
+        let wanted = match is_new {
+            true => Wanted::new(extent_resource(id), LockMode::PW, whole),
+            false => {
+                let wanted = Wanted::new(extent_resource(id), LockMode::PR, whole);
+                wanted.with(LockFlags::HAS_INTENT)
+            }
+        };
         let acquired = self.acquire(ost, wanted, Some(Box::new(plain))).await?;
         self.object_lvb(fid, (ost, id), &acquired)
+    }
+
+    /// Returns whether this client has created a file, has it open, and asks for its size for the first time.
+    fn is_new(&self, fid: Fid) -> bool {
+        let mut core = self.core();
+        let mount = core.mounts.get_mut(&self.mount);
+        let inode = mount.and_then(|mount| mount.inodes.get_mut(&fid));
+        inode.is_some_and(|inode| std::mem::take(&mut inode.is_new))
     }
 
     /// Takes the attributes of an object from the reply to a request for a lock, or from the lock that was

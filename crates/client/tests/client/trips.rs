@@ -212,6 +212,35 @@ fn operations_need_the_round_trips_that_they_promise() {
 }
 
 #[test]
+fn the_size_of_a_new_file_comes_with_the_lock_to_write_it() {
+    let rig = Rig::start("first", 1);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    let make = |name: &[u8]| {
+        let options = OpenOptions { read: true, ..OpenOptions::create(0o644) };
+        blocking::wait(fs.open(&ROOT, fs.root(), name, options)).unwrap()
+    };
+    blocking::wait(make(b"before").close()).unwrap();
+    let mut count = Counter::new(&fs);
+    let file = make(b"file");
+    assert_eq!(count.taken(), 1, "a new file");
+    assert_eq!(blocking::wait(file.attributes()).unwrap().size, 0);
+    assert_eq!(count.taken(), 1, "its size");
+    blocking::wait(file.write(0, vec![1; 10_000])).unwrap();
+    assert_eq!(blocking::wait(file.attributes()).unwrap().size, 10_000);
+    assert_eq!(count.taken(), 0, "a write, and the size again");
+    // Who only looks at it later does not take it from those who use it.
+    let theirs = blocking::wait(other.open_file(&ROOT, file.fid(), OpenOptions::read())).unwrap();
+    assert_eq!(blocking::wait(theirs.read(0, 20_000)).unwrap().len(), 10_000);
+    let mut reads = Counter::new(&other);
+    assert_eq!(blocking::wait(file.attributes()).unwrap().size, 10_000);
+    assert_eq!(blocking::wait(theirs.read(0, 20_000)).unwrap().len(), 10_000);
+    assert_eq!(reads.taken(), 0);
+    // And a read of a new file does not wait for its own lock.
+    let unread = make(b"unread");
+    assert_eq!(blocking::wait(unread.read(0, 100)).unwrap(), b"");
+}
+
+#[test]
 fn a_change_of_attributes_tells_what_they_are_after_it() {
     let rig = Rig::start("changes", 1);
     let (fs, other) = (rig.mount_with(patient()), rig.mount());
