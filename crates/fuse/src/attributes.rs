@@ -51,6 +51,8 @@ pub(crate) struct Wanted {
     pub(crate) size: Option<u64>,
     pub(crate) atime: Option<TimeOrNow>,
     pub(crate) mtime: Option<TimeOrNow>,
+    /// Whether the caller may leave a file its privileges.
+    pub(crate) keeps_privileges: bool,
 }
 
 impl Wanted {
@@ -58,16 +60,14 @@ impl Wanted {
     pub(crate) fn change(self) -> Change {
         // A new size sets the time of the last write.
         let is_implied = self.size.is_some() && matches!(self.mtime, Some(TimeOrNow::Now));
-        // The kernel changes both at once for somebody who may write the file, but not keep its privileges.
-        let drops_privileges = self.size.is_some() && self.mode.is_some();
         Change {
-            mode: self.mode.filter(|_| !drops_privileges),
+            mode: self.mode,
             uid: self.uid,
             gid: self.gid,
             size: self.size,
             atime: self.atime.map(set_time),
             mtime: self.mtime.filter(|_| !is_implied).map(set_time),
-            drops_privileges,
+            drops_privileges: self.size.is_some() && !self.keeps_privileges,
             ..Change::default()
         }
     }
@@ -112,11 +112,20 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_with_a_size_is_the_loss_of_privileges() {
-        let nothing =
-            Wanted { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None };
-        let cut = Wanted { mode: Some(0o755), size: Some(0), ..nothing }.change();
+    fn who_cuts_a_file_takes_its_privileges() {
+        let nothing = Wanted {
+            mode: None,
+            uid: None,
+            gid: None,
+            size: None,
+            atime: None,
+            mtime: None,
+            keeps_privileges: false,
+        };
+        let cut = Wanted { size: Some(0), ..nothing }.change();
         assert_eq!((cut.mode, cut.size, cut.drops_privileges), (None, Some(0), true));
+        let by_root = Wanted { size: Some(0), keeps_privileges: true, ..nothing }.change();
+        assert!(!by_root.drops_privileges);
         let touched = Wanted { mtime: Some(TimeOrNow::Now), ..nothing }.change();
         assert_eq!((touched.mtime, touched.drops_privileges), (Some(SetTime::Now), false));
     }

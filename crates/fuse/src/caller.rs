@@ -12,6 +12,11 @@ pub(crate) fn caller(request: &Request, umask: u32) -> Caller {
     caller
 }
 
+/// Returns whether a caller may leave a file its privileges that it changes: `CAP_FSETID`.
+pub(crate) fn keeps_privileges(caller: &Caller) -> bool {
+    caller.capabilities >> 4 & 1 != 0
+}
+
 /// Returns whether this process is the superuser's.
 pub(crate) fn is_root() -> bool {
     Caller::of_process().uid == 0

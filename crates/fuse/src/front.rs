@@ -157,6 +157,8 @@ pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
         InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         InitFlags::FUSE_AUTO_INVAL_DATA,
         InitFlags::FUSE_PARALLEL_DIROPS,
+        // Servers take privileges from a file, and know whether it has some.
+        InitFlags::FUSE_HANDLE_KILLPRIV,
         // What a symbolic link points to never changes.
         InitFlags::FUSE_CACHE_SYMLINKS,
     ];

@@ -15,7 +15,7 @@ use fuser::{
 };
 
 use crate::attributes::{self, Wanted};
-use crate::caller::caller;
+use crate::caller::{caller, keeps_privileges};
 use crate::directory;
 use crate::front::{APPEND, Front, configure, entry, open_options, value};
 use crate::handles::Handle;
@@ -80,7 +80,8 @@ impl Filesystem for Front {
         reply: fuser::ReplyAttr,
     ) {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
-        let change = Wanted { mode, uid, gid, size, atime, mtime }.change();
+        let keeps_privileges = keeps_privileges(&caller);
+        let change = Wanted { mode, uid, gid, size, atime, mtime, keeps_privileges }.change();
         let set = |state: Arc<State>| async move {
             let found = found(state.file_system.setattr(&caller, file?, change).await)?;
             Ok(attributes::file_attr(&found, found.inode()))
@@ -510,7 +511,7 @@ impl Filesystem for Front {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -525,8 +526,13 @@ impl Filesystem for Front {
             0x10 => Allocate::ZeroRange,
             _ => return reply.fail(Errno::EOPNOTSUPP),
         };
-        let allocate =
-            |_, handle: Arc<Handle>| async move { handle.file.allocate(offset, len, how).await };
+        let caller = caller(request, 0);
+        let allocate = |state: Arc<State>, handle: Arc<Handle>| async move {
+            if !keeps_privileges(&caller) {
+                state.file_system.drop_privileges(&caller, handle.file.fid()).await?;
+            }
+            handle.file.allocate(offset, len, how).await
+        };
         self.on_handle(reply, handle, allocate, |reply, ()| reply.ok());
     }
 

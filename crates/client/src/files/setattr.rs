@@ -51,6 +51,8 @@ impl Context {
         fid: Fid,
         change: Change,
     ) -> Result<Attributes, Errno> {
+        let drops = change.drops_privileges && self.has_privileges(caller, fid).await?;
+        let change = Change { drops_privileges: drops, ..change };
         let now = self.core().seconds();
         let times = [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
         let (body, is_whole) = self.set_on_mdt(caller, fid, &change, now).await?;
@@ -76,16 +78,21 @@ impl Context {
 
     /// Takes the privileges away that a file gives whoever runs it, if it has some.
     pub(crate) async fn drop_privileges(&self, caller: &Caller, fid: Fid) -> Result<(), Errno> {
-        const SUID: u32 = 0o4000;
-        /// Without the second bit the first one does not give a group.
-        const SGID: u32 = 0o2010;
-        let mode = self.attributes(caller, fid).await?.mode;
-        if is_regular(mode) && (mode & SUID != 0 || mode & SGID == SGID) {
+        if self.has_privileges(caller, fid).await? {
             let change = Change { drops_privileges: true, ..Change::default() };
             let now = self.core().seconds();
             self.set_on_mdt(caller, fid, &change, now).await?;
         }
         Ok(())
+    }
+
+    /// Returns whether a file gives whoever runs it the rights of its owner or its group.
+    async fn has_privileges(&self, caller: &Caller, fid: Fid) -> Result<bool, Errno> {
+        const SUID: u32 = 0o4000;
+        /// Without the second bit the first one does not give a group.
+        const SGID: u32 = 0o2010;
+        let mode = self.attributes(caller, fid).await?.mode;
+        Ok(is_regular(mode) && (mode & SUID != 0 || mode & SGID == SGID))
     }
 
     /// Changes attributes at the MDT. Returns those after the change, if the reply has all of them; else what is
@@ -245,6 +252,9 @@ fn set_attributes(change: &Change, mode: u32, now: i64) -> SetAttr {
     }
     if change.drops_privileges {
         valid = valid | AttrValid::KILL_SUID | AttrValid::KILL_SGID | AttrValid::FORCE;
+    }
+    if (change.uid.is_some() || change.gid.is_some()) && is_regular(mode) {
+        valid = valid | AttrValid::KILL_SUID | AttrValid::KILL_SGID;
     }
     if let Some(uid) = change.uid {
         (set.uid, valid) = (uid, valid | AttrValid::UID);

@@ -154,6 +154,24 @@ fn who_writes_a_file_does_not_become_its_owner() {
     assert!(!as_user(&lv, "chmod 755 tool"));
     std::os::unix::fs::chown(&path, Some(USER), None).unwrap();
     assert_eq!(mode(), 0o777);
+    set();
+    std::os::unix::fs::chown(&path, None, Some(USER)).unwrap();
+    assert_eq!(mode(), 0o777);
+    set();
+    assert!(as_user(&lv, "fallocate -l 100000 tool"));
+    assert_eq!(mode(), 0o777);
+    set();
+    assert!(as_user(&lv, "truncate -s 10 tool"));
+    assert_eq!(mode(), 0o777);
+    set();
+    fs::write(&path, "by root").unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(3).unwrap();
+    assert_eq!(mode(), 0o6777);
+    // A directory keeps them.
+    fs::create_dir(lv.join("d")).unwrap();
+    fs::set_permissions(lv.join("d"), fs::Permissions::from_mode(0o6777)).unwrap();
+    std::os::unix::fs::chown(lv.join("d"), Some(USER), Some(USER)).unwrap();
+    assert_eq!(fs::metadata(lv.join("d")).unwrap().mode() & 0o7777, 0o6777);
     rig.stop();
 }
 
