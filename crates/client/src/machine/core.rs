@@ -87,8 +87,8 @@ pub(crate) struct Done {
     pub(crate) moved: u64,
 }
 
-/// How many locks without users are kept of each target.
-const UNUSED_MAX: usize = 10_000;
+/// How many locks without users are kept of each target: as many files stay cached, here and in a kernel in front.
+const UNUSED_MAX: usize = 50_000;
 
 impl Core {
     pub(super) fn new(config: MountsConfig) -> Self {
