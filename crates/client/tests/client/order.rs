@@ -27,9 +27,12 @@ impl Watcher for Slow {
 
 type Operation = Pin<Box<dyn Future<Output = Result<(), Errno>> + Send>>;
 
-/// Has an operation send its request.
-fn begin(operation: impl Future<Output = Result<(), Errno>> + Send + 'static) -> Operation {
-    let mut operation: Operation = Box::pin(operation);
+/// Has an operation of a client send its request.
+fn begin<F>(fs: &FileSystem, operation: impl FnOnce(FileSystem) -> F) -> Operation
+where
+    F: Future<Output = Result<(), Errno>> + Send + 'static,
+{
+    let mut operation: Operation = Box::pin(operation(fs.clone()));
     assert!(operation.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     operation
 }
@@ -73,23 +76,23 @@ fn a_creation_and_a_renaming_to_its_name_do_not_wait_for_each_other() {
     blocking::wait(keeps.lookup(&ROOT, d, b"old")).unwrap();
 
     // It has the old name, and waits for the file.
-    let fs = removes.clone();
-    let mut waiting = vec![begin(async move { fs.unlink(&ROOT, d, b"old").await })];
+    let remove = |fs: FileSystem| async move { fs.unlink(&ROOT, d, b"old").await };
+    let mut waiting = vec![begin(&removes, remove)];
     let given_up = called.recv_timeout(PATIENCE).unwrap();
     // Names are locked in an order that only the server knows: with some of these the old name is the first.
     let names = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"];
     waiting.extend(names.map(|name| {
-        let fs = renames.clone();
-        begin(async move { fs.rename(&ROOT, (d, b"old"), (d, name)).await })
+        let rename = |fs: FileSystem| async move { fs.rename(&ROOT, (d, b"old"), (d, name)).await };
+        begin(&renames, rename)
     }));
     come(&renames);
-    let fs = looks.clone();
-    waiting.push(begin(async move { fs.getattr(&ROOT, d).await.map(drop) }));
+    let look = |fs: FileSystem| async move { fs.getattr(&ROOT, d).await.map(drop) };
+    waiting.push(begin(&looks, look));
     come(&looks);
     waiting.extend(names.map(|name| {
-        let fs = looks.clone();
-        let options = OpenOptions::create(0o644);
-        begin(async move { fs.open(&ROOT, d, name, options).await?.close().await })
+        begin(&looks, |fs: FileSystem| async move {
+            fs.open(&ROOT, d, name, OpenOptions::create(0o644)).await?.close().await
+        })
     }));
     come(&looks);
 
@@ -111,11 +114,11 @@ fn a_renaming_to_the_same_name_does_not_wait_for_itself() {
     keeps.watch(Arc::new(Slow(Mutex::new(sender))));
     blocking::wait(keeps.getattr(&ROOT, d)).unwrap();
 
-    let fs = renames.clone();
-    let renaming = begin(async move { fs.rename(&ROOT, (d, b"name"), (d, b"name")).await });
+    let rename = |fs: FileSystem| async move { fs.rename(&ROOT, (d, b"name"), (d, b"name")).await };
+    let renaming = begin(&renames, rename);
     let given_up = called.recv_timeout(PATIENCE).unwrap();
-    let fs = looks.clone();
-    let looking = begin(async move { fs.getattr(&ROOT, d).await.map(drop) });
+    let look = |fs: FileSystem| async move { fs.getattr(&ROOT, d).await.map(drop) };
+    let looking = begin(&looks, look);
     come(&looks);
     drop(given_up);
     assert_eq!(ends(vec![renaming, looking]), [Ok(()); 2]);
