@@ -46,6 +46,10 @@ impl Ahead {
     /// A name is looked up. Returns the names to ask for now.
     pub(crate) fn looked_up(&mut self, name: &Name) -> &[Name] {
         let Some(&place) = self.places.get(name) else { return &[] };
+        if place + 1 == self.next {
+            // Programs look at one file several times: `ls -l` asks for its attributes, and for its label.
+            return &[];
+        }
         let is_in_row = (self.next..=self.next + GAP).contains(&place);
         self.next = place + 1;
         match is_in_row {
@@ -98,6 +102,16 @@ mod tests {
             now = now.max(answered);
         }
         assert_eq!((now, asked), (7, 999));
+    }
+
+    #[test]
+    fn a_name_that_is_looked_up_several_times_is_one_of_the_row() {
+        let (mut once, mut twice) = (of(1000), of(1000));
+        for number in 0..1000 {
+            let wanted = once.looked_up(&name(number)).to_vec();
+            assert_eq!(twice.looked_up(&name(number)), wanted, "{number}");
+            assert_eq!(twice.looked_up(&name(number)), [], "{number}");
+        }
     }
 
     #[test]
