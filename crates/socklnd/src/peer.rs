@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Time};
-use fulmar_lnd::{PathState, SendRequest};
+use fulmar_lnd::{NiConfig, PathState, SendRequest};
 use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 
@@ -64,6 +64,8 @@ pub(crate) struct Peer {
     pub(crate) zero_copy: ZeroCopy,
     /// How many connections for sending bulk are opened in addition to those of the interface.
     pub(crate) more_out: u32,
+    /// Whether the last connection that was dialled took long.
+    pub(crate) is_far: bool,
     /// A time at which the peer was in use, if it has protected connections.
     pub(crate) used: Option<Time>,
     /// The last reported state of the path to the peer.
@@ -136,6 +138,7 @@ pub(crate) enum Dialling {
 /// The connection that is being opened, at most one at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
+    pub(crate) since: Time,
     pub(crate) conn: ConnId,
     pub(crate) kind: ConnKind,
     pub(crate) version: Version,
@@ -206,6 +209,19 @@ impl Peer {
         } else {
             AnswerJudgement::Agreed
         }
+    }
+
+    /// Returns how many connections of each bulk kind an interface opens to this peer: more over a long
+    /// path, where one fills slowly and the system's windows limit it. It is known before there is traffic.
+    pub(crate) fn usual_conns(&self, ni: Option<&NiConfig>) -> u32 {
+        let Some(ni) = ni else { return 1 };
+        let far = if self.is_far { FAR_CONNS.min(ni.conns_max) } else { 0 };
+        ni.conns_per_peer.max(far).max(1)
+    }
+
+    /// Records how long it took to connect.
+    pub(crate) fn connected_in(&mut self, time: Duration) {
+        self.is_far = time >= FAR;
     }
 
     /// Returns the next missing connection of the set, if any. Spec: lnet-wire §5.2.
@@ -354,6 +370,11 @@ fn rank(kind: ConnKind, version: Version, large: bool) -> Option<Rank> {
     }
 }
 
+/// A path whose connections take so long to open, a round trip, is a long one: a window of TCP carries less than
+/// 1 Gbit/s over 50 ms by default.
+const FAR: Duration = Duration::from_millis(10);
+/// The connections of each bulk kind over a long path.
+const FAR_CONNS: u32 = 4;
 /// How long a path that worked is attempted every few seconds.
 const URGENT: Duration = Duration::from_secs(60);
 /// The largest number that a kernel can be configured to open. Spec: lnet-wire §5.2.

@@ -42,8 +42,8 @@ impl Socklnd {
             }
             return;
         }
-        let conns_per_peer = self.nis.get(&key.ni).map_or(1, |ni| ni.conns_per_peer.max(1));
-        let Some(kind) = peer.missing(conns_per_peer) else { return };
+        let usual = peer.usual_conns(self.nis.get(&key.ni));
+        let Some(kind) = peer.missing(usual) else { return };
         if !peer.dialler.begun || peer.dialler.deadline <= now {
             peer.dialler.begin_round(now, &self.config);
         }
@@ -62,7 +62,7 @@ impl Socklnd {
             |known| known.version,
         );
         peer.dialler.begun = true;
-        peer.dialler.state = Dialling::Trying(Attempt { conn, kind, version });
+        peer.dialler.state = Dialling::Trying(Attempt { since: now, conn, kind, version });
         let stalled = peer.reported == Some(PathState::Stalled);
         let doubtful = stalled || peer.dialler.is_urgent(now) || self.down.contains(&key.ni);
         let deadline = if doubtful { now + ATTEMPT_MAX } else { Time::MAX };
@@ -75,6 +75,9 @@ impl Socklnd {
     /// Sends the request and hello on a new connection.
     pub(super) fn call(&mut self, now: Time, id: ConnId, key: PeerKey, local: SocketAddr) {
         let attempt = self.attempt(&key);
+        if let Some(peer) = self.peers.get_mut(&key) {
+            peer.connected_in(now.since(attempt.since));
+        }
         let ni = self.nis.get(&key.ni).expect("a dialling interface exists");
         let head = handshake::call(ni, key.peer.nid, attempt.version, attempt.kind);
         let conn = self.conns.get_mut(&id).expect("it was being dialled");

@@ -125,8 +125,9 @@ impl Socklnd {
     /// be dialled.
     pub(super) fn widen(&mut self, now: Time, key: PeerKey) {
         let Some(ni) = self.nis.get(&key.ni).filter(|_| key.can_be_dialled()) else { return };
-        let (usual, limit) = (ni.conns_per_peer.max(1), ni.conns_max);
+        let limit = ni.conns_max;
         let Some(peer) = self.peers.get_mut(&key) else { return };
+        let usual = peer.usual_conns(Some(ni));
         let wanted = usual + peer.more_out;
         if wanted >= limit || peer.bulk_out() < wanted as usize {
             return;
@@ -158,8 +159,8 @@ impl Socklnd {
     /// Retires all connections with a peer, and returns whether there were any. If that happens
     /// repeatedly, closes the oldest ones.
     fn retire(&mut self, now: Time, key: &PeerKey) -> bool {
-        let conns_per_peer = self.nis.get(&key.ni).map_or(1, |ni| ni.conns_per_peer.max(1));
         let Some(peer) = self.peers.get_mut(key) else { return false };
+        let usual = peer.usual_conns(self.nis.get(&key.ni));
         let mut retired = 0;
         for link in peer.links.iter_mut().filter(|link| link.retired.is_none()) {
             link.retired = Some(now);
@@ -169,7 +170,7 @@ impl Socklnd {
             }
         }
         self.counters.retired += retired;
-        let set = 1 + (2 * conns_per_peer + peer.more_out) as usize;
+        let set = 1 + (2 * usual + peer.more_out) as usize;
         let excess = peer.links.len().saturating_sub(SETS_MAX * set);
         for conn in peer.links.iter().take(excess).map(|link| link.conn).collect::<Vec<_>>() {
             self.drop_link(key, conn, Cause::Spent, true);

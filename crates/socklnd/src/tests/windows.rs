@@ -22,8 +22,14 @@ fn limited(script: &mut Script, conn: ConnId) {
 
 /// Lets the peer answer the following attempts; returns their kinds.
 fn answer_all(script: &mut Script) -> Vec<ConnKind> {
+    answer_all_after(script, Duration::ZERO)
+}
+
+/// The same over a path with this round trip.
+fn answer_all_after(script: &mut Script, round_trip: Duration) -> Vec<ConnKind> {
     let mut kinds = Vec::new();
     while let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() {
+        script.wait(round_trip);
         let kind = script.connected(conn).kind;
         let mirror = kind.mirror().unwrap();
         script.answer(conn, &hello(HIGH, mirror, Version::V3));
@@ -43,6 +49,22 @@ fn connections_for_sending_double_up_to_the_limit() {
     limited(&mut script, bulk_out);
     script.expect_nothing();
     assert_eq!(script.machine.conns().len(), 2 + 5);
+}
+
+#[test]
+fn over_a_long_path_more_are_opened_before_there_is_traffic() {
+    let kinds = |conns_max, round_trip| {
+        let mut script = Script::new();
+        script.machine.add_ni(Time::ZERO, &NiConfig { conns_max, ..ni(OURS) });
+        script.send(HIGH, 1, 0);
+        answer_all_after(&mut script, Duration::from_millis(round_trip))
+    };
+    let set = [ConnKind::CONTROL, ConnKind::BULK_IN, ConnKind::BULK_OUT];
+    assert_eq!(kinds(32, 1), set);
+    assert_eq!(kinds(1, 50), set, "the number is configured");
+    let bulk = [ConnKind::BULK_IN, ConnKind::BULK_OUT];
+    assert_eq!(kinds(32, 50), [&set[..], &bulk, &bulk, &bulk].concat());
+    assert_eq!(kinds(2, 50), [&set[..], &bulk].concat());
 }
 
 #[test]
