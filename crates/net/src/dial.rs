@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -61,8 +61,19 @@ pub(crate) fn outcome(socket: impl AsFd) -> Result<SocketAddr, Errno> {
     if let Some(error) = socket.take_error().map_err(|error| errno_of(&error))? {
         return Err(errno_of(&error));
     }
+    adapt(socket.as_fd());
     let local = socket.local_addr().map_err(|error| errno_of(&error))?;
     local.as_socket().ok_or(Errno::EADDRNOTAVAIL)
+}
+
+/// Adapts an open connection to a long path. What waits there in a socket waits for long: the messages of one
+/// RPC go by several connections, and the slowest would determine the rate of all. What waits in the node goes
+/// by the connection that takes it first.
+pub(crate) fn adapt(socket: BorrowedFd<'_>) {
+    let round_trip = sys::tcp_info(socket).map(|info| info.limits.round_trip);
+    if round_trip.is_some_and(|time| time >= LONG) {
+        sys::limit_unsent(socket, UNSENT_MAX);
+    }
 }
 
 /// Sets the options that the kernel's LND sets on every connection, and the timeouts of TCP for
@@ -78,6 +89,10 @@ pub(crate) fn set_options(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)
 }
 
+/// The round trip of a long path.
+const LONG: Duration = Duration::from_millis(10);
+/// The unsent bytes of a socket there: what 2 Gbit/s carry in a millisecond.
+const UNSENT_MAX: u32 = 256 << 10;
 /// The highest privileged port, which is tried first.
 const PORT_FIRST: u16 = 1023;
 /// The lowest one that is tried.

@@ -13,7 +13,7 @@ use tracing::Level;
 
 use crate::conn::{Conn, NO_SLOT};
 use crate::descriptors::Descriptors;
-use crate::dial::set_options;
+use crate::dial::{adapt, set_options};
 use crate::error::StartError;
 use crate::interfaces;
 use crate::runtime::Message;
@@ -133,6 +133,7 @@ impl Listener {
             return Ok(Room::Full);
         }
         set_options(&socket)?;
+        adapt(socket.as_fd());
         let full = limits.is_full(&socket);
         let accepted = node.turn(|core, now, _| {
             core.machine.limit_incoming(limits.incoming_max(), full);

@@ -309,6 +309,20 @@ pub(crate) fn try_again_often(socket: BorrowedFd<'_>, apart: Duration) {
     }
 }
 
+/// Lets a socket accept no more than about this number of bytes that cannot be sent yet.
+pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) {
+    // SAFETY: the kernel reads `size_of_val(&bytes)` bytes of `bytes`.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        );
+    }
+}
+
 /// Makes the send buffer of a connection larger than the system's limit. Returns false if this
 /// process may not: that takes CAP_NET_ADMIN.
 pub(crate) fn force_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> bool {
