@@ -4,9 +4,9 @@
 //!   comes out of order. A stream is sequential if its reads cover at least a quarter of what it has passed, so
 //!   random reads in a small file are none.
 //! * Reads at equal distances that are not sequential are *strided*.
-//! * A window begins small at the start of a file, then as large as the last one on this mount, doubles when the reader had to wait
-//!   for something that was requested after it had grown last, and is refilled when half of it is used. A
-//!   small file is read as a whole.
+//! * A window begins small at the start of a file unless the first read is a long one, then as large as the last one on this mount.
+//!   It is four times as large when the reader had to wait for something that was requested after it had grown last, and is
+//!   refilled when half of it is used. A small file is read as a whole.
 //! * When memory is refused, or data that were read ahead are gone before they were used, it is halved.
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct Limits {
     pub least: u64,
     /// The window of a stream that is known to be sequential.
     pub first: u64,
-    /// The largest window: twice what the path holds.
+    /// The largest window: twice what may be in flight.
     pub most: u64,
 }
 
@@ -75,6 +75,10 @@ pub enum Kind {
 
 /// What is read ahead of the first read, if that is at the start of a file: it may only look at its head.
 const HEAD: u64 = 1 << 20;
+/// Whose first read is so long reads all of the file, most likely: programs that look at the head read less.
+const LONG: u64 = 256 << 10;
+/// A window grows by this. On a long path each step costs a round trip.
+const GROWTH: u64 = 4;
 /// The most streams of an open file. The one that is unused for longest gives way.
 const STREAMS: usize = 4;
 
@@ -168,13 +172,13 @@ impl Reader {
                     return stream.window;
                 }
                 let most = limits.most.max(limits.least);
-                stream.window = stream.window.saturating_mul(2).min(most);
+                stream.window = stream.window.saturating_mul(GROWTH).min(most);
                 // All of the new window is requested now, and cannot be there before a round trip.
                 stream.grown_to = stream.issued.max(stream.next.saturating_add(stream.window));
                 return stream.window;
             }
         };
-        *window = window.saturating_mul(2).min(limits.most.max(limits.least));
+        *window = window.saturating_mul(GROWTH).min(limits.most.max(limits.least));
         *window
     }
 
@@ -187,7 +191,8 @@ impl Reader {
                 let stream = &mut self.streams[at];
                 let most = limits.most.max(limits.least);
                 if stream.window == 0 {
-                    let is_sure = stream.hits > 2 || stream.start > 0;
+                    let is_long = stream.next - stream.start >= LONG;
+                    let is_sure = stream.hits > 2 || stream.start > 0 || is_long;
                     let first = if is_sure { limits.first } else { HEAD };
                     stream.window = first.min(most);
                 } else if stream.hits == 3 && stream.start == 0 {
@@ -302,6 +307,13 @@ mod tests {
     }
 
     #[test]
+    fn a_long_first_read_gets_a_window_at_once() {
+        let mut reader = Reader::default();
+        assert_eq!(read(&mut reader, 0, LONG, true), from_ref(&(0..16 * MIB)));
+        assert_eq!(read(&mut reader, LONG, LONG, false), []);
+    }
+
+    #[test]
     fn a_window_is_refilled_at_half_and_grows_only_when_the_reader_waits() {
         let mut reader = Reader::default();
         let (mut at, mut ahead, mut refills) = (0, 0, Vec::new());
@@ -321,10 +333,10 @@ mod tests {
         let wait = |reader: &mut Reader, start: u64| {
             reader.waited(Kind::Sequential(0), &(start..start + MIB), false, &LIMITS)
         };
-        // A wait doubles it, another one for what is requested then does not.
-        assert_eq!(wait(&mut reader, ahead), 2 * before);
-        assert_eq!(wait(&mut reader, ahead + MIB), 2 * before);
-        assert_eq!(wait(&mut reader, ahead + 2 * before), 4 * before);
+        // A wait makes it grow, another one for what is requested then does not.
+        assert_eq!(wait(&mut reader, ahead), GROWTH * before);
+        assert_eq!(wait(&mut reader, ahead + MIB), GROWTH * before);
+        assert_eq!(wait(&mut reader, ahead + GROWTH * before), 128 * MIB);
         for step in 0..9 {
             wait(&mut reader, (step + 1) * 1000 * MIB);
         }
@@ -388,8 +400,8 @@ mod tests {
         read(&mut reader, 0, MIB, true);
         read(&mut reader, MIB, MIB, true);
         reader.refused(Kind::Sequential(0), &LIMITS);
-        assert_eq!(reader.streams[0].window, 8 * MIB);
+        assert_eq!(reader.streams[0].window, 32 * MIB);
         reader.waited(Kind::Sequential(0), &(2 * MIB..3 * MIB), true, &LIMITS);
-        assert_eq!(reader.streams[0].window, 4 * MIB);
+        assert_eq!(reader.streams[0].window, 16 * MIB);
     }
 }

@@ -107,11 +107,13 @@ impl Cache {
         let servers = || targets.iter().filter_map(|target| self.targets.get(target));
         let rpc_size = |server: &Server| server.grants.terms().rpc_size;
         let rpc = servers().map(rpc_size).max().unwrap_or(1 << 20);
-        // A window is cut to whole RPCs, and refilled by whole ones: at half of it, the line is still full.
-        let held = servers().map(|server| server.reads.bytes() + 2 * rpc_size(server)).sum::<u64>();
+        // RPCs end in any order, and the reader takes them in one: twice what may be in flight, so that it
+        // waits for a late one and the line does not. A window is cut to whole RPCs, and refilled by whole ones.
+        let held = |server: &Server| 2 * (server.reads.bytes() + rpc_size(server));
+        let held = servers().map(held).sum::<u64>();
         let most = self.settings.read_ahead_max.unwrap_or(held).min(self.settings.memory / 4);
         let band = 2 * self.settings.disorder;
-        Limits { band, least: rpc.min(most).max(1), first: self.last_window.max(rpc), most }
+        Limits { band, least: rpc.min(most).max(1), first: self.last_window.max(2 * rpc), most }
     }
 
     fn look(&self, file: super::FileId, range: Range<u64>) -> Seen {

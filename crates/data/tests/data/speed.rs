@@ -146,6 +146,16 @@ fn one_sequential_reader_fills_a_long_line() {
 }
 
 #[test]
+fn a_reader_loses_few_round_trips_until_the_line_is_full() {
+    let layout = Layout::plain(MIB, vec![object(0)]);
+    let run = read(Line::OCEAN, &layout, GIB, MIB, 1, (0, 1));
+    // The line holds 63 MB, and nothing is known of it before.
+    let lost = (GIB as f64 / run.rate - GIB as f64 / 1_250_000_000.0) / 0.0505;
+    assert!(lost < 5.0, "{lost:.1} round trips");
+    finish(run);
+}
+
+#[test]
 fn stripes_over_four_targets_fill_it_too() {
     let layout = Layout::plain(MIB, (0..4).map(object).collect());
     let run = read(Line::OCEAN, &layout, 8 * GIB, MIB, 1, (0, 1));
