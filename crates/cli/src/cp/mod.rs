@@ -4,6 +4,7 @@ mod file;
 mod place;
 mod tree;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -48,6 +49,10 @@ pub(crate) struct Args {
     /// Compare the copies with the files afterwards, as the servers have them
     #[arg(long)]
     verify: bool,
+    /// Configuration of LNet as "fulmar node" takes it: networks of this client, and routes to servers behind
+    /// routers
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "port"])]
+    config: Option<PathBuf>,
     /// Number of files that are copied at once
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u16).range(1..=256))]
     jobs: u16,
@@ -96,8 +101,9 @@ impl Args {
         // What is verified is read by another client, which has nothing cached.
         let again = if self.verify { to.address.as_ref() } else { None };
         let addresses = [from.address.as_ref(), to.address.as_ref(), again];
-        let mut mounts = self.reach.mounts("cp", &addresses)?.into_iter();
-        let mut next = || mounts.next().flatten();
+        let mut mounts = self.reach.mounts("cp", &addresses, self.config.as_deref())?;
+        let mut each = std::mem::take(&mut mounts.each).into_iter();
+        let mut next = || each.next().flatten();
         let (source, target, reader) = (next(), next(), next());
         let from = from.place(source.as_ref());
         let done = self.target(&from, to.place(target.as_ref())).and_then(|(found, place)| {

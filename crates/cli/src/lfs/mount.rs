@@ -1,12 +1,15 @@
 //! What `mount` does first: the management service is found, and asked for the targets.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use fulmar_client::{
     Address, ClientNode, Configuration, Error, MountOptions, Session, SessionOptions, blocking,
     networks_of,
 };
+use fulmar_control::config::NodeConfig;
+use fulmar_daemon::ClientSide;
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use fulmar_net::StartError;
@@ -14,6 +17,7 @@ use fulmar_rpc::client::ImportId;
 
 use crate::context::Status;
 use crate::interop::interface;
+use crate::node::read_source;
 use crate::reach::port_report;
 
 /// A file system that is not mounted, and how its servers are reached.
@@ -64,22 +68,40 @@ impl ReachArgs {
         &self,
         command: &str,
         addresses: &[Option<&Address>],
-    ) -> Result<Vec<Option<blocking::FileSystem>>, Status> {
+        config: Option<&Path>,
+    ) -> Result<Mounts, Status> {
         let known = addresses.iter().flatten();
         let nids: Vec<Nid> = known.flat_map(|address| address.mgs.clone()).collect();
         let Some(first) = addresses.iter().flatten().next() else {
-            return Ok(vec![None; addresses.len()]);
+            return Ok(Mounts { each: vec![None; addresses.len()], _configured: None });
         };
         let failed = |address: &Address, error: Error| {
             super::fail(command, &format!("{error}{}", self.remedy(address, &error)))
         };
-        let node =
-            ClientNode::start(&nids, self.options()).map_err(|error| failed(first, error))?;
+        let configured =
+            config.map(|file| self.configured(file).map_err(|why| super::fail(command, &why)));
+        let (node, _configured) = match configured.transpose()? {
+            Some((node, side)) => (node, Some(side)),
+            None => {
+                let started = ClientNode::start(&nids, self.options());
+                (started.map_err(|error| failed(first, error))?, None)
+            }
+        };
         let mount = |address: &&Address| {
             let mounted = blocking::wait(node.mount(address, MountOptions::default()));
             mounted.map(blocking::FileSystem::of).map_err(|error| failed(address, error))
         };
-        addresses.iter().map(|address| address.as_ref().map(mount).transpose()).collect()
+        let each = addresses.iter().map(|address| address.as_ref().map(mount).transpose());
+        Ok(Mounts { each: each.collect::<Result<_, _>>()?, _configured })
+    }
+
+    /// Starts a node with the networks and routes of a configuration.
+    fn configured(&self, file: &Path) -> Result<(ClientNode, ClientSide), String> {
+        let config = NodeConfig::parse(&read_source(file)?).map_err(|error| error.to_string())?;
+        let side = ClientSide::start(&config).map_err(|error| error.to_string())?;
+        let settings = SessionOptions { interface: None, port: side.port, ..self.options() };
+        let node = ClientNode::on(&side.node, &side.nids, settings);
+        Ok((node.map_err(|error| error.to_string())?, side))
     }
 
     /// Says what to do about an error.
@@ -102,6 +124,13 @@ impl ReachArgs {
             format!(". {}", port_report(remote, nid, Duration::from_secs(self.timeout)))
         })
     }
+}
+
+/// Mounts by one node, in the order of their addresses.
+pub(crate) struct Mounts {
+    pub(crate) each: Vec<Option<blocking::FileSystem>>,
+    /// Keeps the networks of a configured node.
+    _configured: Option<ClientSide>,
 }
 
 /// What to do if another node has the address of this one.
