@@ -13,7 +13,7 @@ INTEROP_SECONDS ?= 20
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## demonstrate: two nodes on this machine, and their throughput
+demo: ## demonstrate: two nodes on this machine, two sites with a long link, a file system across it
 	@scripts/demo.sh
 
 test: ## all that CI runs: lint, then every test; those with network namespaces need root

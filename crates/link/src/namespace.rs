@@ -91,6 +91,14 @@ impl Namespace {
         command
     }
 
+    /// The same with the mounts of this process, so that both see what the other mounts.
+    pub fn command_here(&self, program: &Path) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", file_of(&self.0).display()));
+        command.args(["setpriv", "--pdeathsig", "KILL"]).arg(program);
+        command
+    }
+
     /// Runs a program in the namespace and returns its output.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
-//! `fulmar demo`: two nodes on this machine, then two sites with a long link between them.
+//! `fulmar demo`: two nodes on this machine, then two sites with a long link between them, then a file system
+//! across that link.
 
+pub mod files;
 pub mod nodes;
 pub mod ocean;
 
@@ -23,7 +25,11 @@ use crate::context::complain;
 /// each end. `lst run` writes across it, first with the default credits of a kernel node, then with
 /// those that `fulmar tune` advises. The results are compared with iperf3, if it is installed, with
 /// the simulator and with the model. Takes about forty seconds; needs root. Without root only the
-/// predictions are shown. Nothing on this machine is changed.
+/// predictions are shown.
+///
+/// Then a file system of an MDT and two OSTs at one site is mounted at the other. A large file and a tree of
+/// sources go there and come back, and are compared. Takes about a minute; needs root, and /dev/fuse for the
+/// mount: without it "fulmar cp" copies the files. Nothing on this machine is changed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Run only this part
@@ -39,6 +45,9 @@ pub(crate) struct Args {
     /// Round-trip time of the link
     #[arg(long, value_name = "TIME", default_value = "50.5ms", value_parser = words_of_time)]
     rtt: Duration,
+    /// Tree of files to copy in the third part; if it is missing, one is made
+    #[arg(long, value_name = "DIR", default_value = "crates")]
+    tree: PathBuf,
     /// File for the picture of the second part, .png or .svg
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
@@ -50,28 +59,12 @@ enum Part {
     Nodes,
     /// Two sites with an ocean between them
     Ocean,
+    /// A file system across the ocean
+    Files,
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    let mut out = std::io::stdout().lock();
-    let mut result = Ok(());
-    if args.part != Some(Part::Ocean) {
-        let options = nodes::Options { port: args.port, ..nodes::Options::default() };
-        result = nodes::run(&options, &mut out);
-    }
-    if args.part.is_none() && result.is_ok() {
-        result = writeln!(out).map_err(Into::into);
-    }
-    if args.part != Some(Part::Nodes) && result.is_ok() {
-        let usual = ocean::Options::default();
-        let link = ocean::Ocean { rate: args.rate, round_trip: args.rtt, ..usual.ocean };
-        let options = ocean::Options { ocean: link, picture: args.picture, ..usual };
-        let runner = std::env::current_exe()
-            .map_err(|error| format!("cannot find this program: {error}"))
-            .and_then(|fulmar| ocean::Runner::new(&fulmar));
-        result = ocean::run(runner, &options, &mut out);
-    }
-    match result {
+    match args.run(&mut std::io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !is_broken_pipe(error.as_ref()) {
@@ -79,6 +72,38 @@ pub(crate) fn main(args: Args) -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+impl Args {
+    /// Runs the parts that were chosen, or all.
+    fn run(self, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
+        let runner = || {
+            std::env::current_exe()
+                .map_err(|error| format!("cannot find this program: {error}"))
+                .and_then(|fulmar| ocean::Runner::new(&fulmar))
+        };
+        let usual = ocean::Options::default();
+        let link = ocean::Ocean { rate: self.rate, round_trip: self.rtt, ..usual.ocean };
+        let chosen = |part| self.part.is_none_or(|only| only == part);
+        if chosen(Part::Nodes) {
+            nodes::run(&nodes::Options { port: self.port, ..nodes::Options::default() }, out)?;
+        }
+        if self.part.is_none() {
+            writeln!(out)?;
+        }
+        if chosen(Part::Ocean) {
+            let options = ocean::Options { ocean: link, picture: self.picture, ..usual };
+            ocean::run(runner(), &options, out)?;
+        }
+        if self.part.is_none() {
+            writeln!(out)?;
+        }
+        if chosen(Part::Files) {
+            let usual = files::Options::default();
+            files::run(runner(), &files::Options { ocean: link, tree: self.tree, ..usual }, out)?;
+        }
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //! routed     a ── ra ══════ link ══════ rb ── b       tcp, tcp1 on the link, tcp2
 //! ```
 
+mod files;
 pub mod iperf3;
 mod lst;
 mod node;
@@ -19,12 +20,13 @@ use fulmar_link::{Line, Rate};
 use fulmar_tune::advice::{Advice, Congestion, Site, Whose, advise};
 use fulmar_tune::model::{Direction, Hold, Kind, Path};
 
+pub use files::{Mount, Servers, check_mounts};
 pub use lst::{Lst, LstLine, LstReport, LstRunning};
 pub use node::{Node, Runner, Settings};
 pub use predict::{Predicted, predict};
 pub use show::{Options, run};
 pub use sites::{DEVICE, LINK_IPS, Sites};
-pub use trial::Trial;
+pub use trial::{Trial, behind_router, nid_behind_router};
 
 /// A long link between two sites.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -44,6 +44,17 @@ impl Runner {
     pub fn fulmar(&self) -> &Path {
         &self.fulmar
     }
+
+    /// Writes a configuration file, and returns its path.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn write_settings(&self, name: &str, settings: &Settings) -> Result<PathBuf, String> {
+        let file = self.path(&format!("{name}.yaml"));
+        std::fs::write(&file, settings.yaml())
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        Ok(file)
+    }
 }
 
 /// The configuration of a node.
@@ -139,9 +150,7 @@ impl Node {
         settings: &Settings,
     ) -> Result<Self, String> {
         let name = namespace.name();
-        let file = runner.path(&format!("{name}.yaml"));
-        std::fs::write(&file, settings.yaml())
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        let file = runner.write_settings(name, settings)?;
         let control = runner.path(&format!("{name}.sock"));
         let fulmar = runner.fulmar().to_owned();
         let mut command = namespace.command(&fulmar);

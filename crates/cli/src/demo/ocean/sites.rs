@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fulmar_link::{Counters, End, Link, LinkError, Namespace, Options, Tcp};
 
+use super::files::{Mount, Servers};
 use super::node::{Node, Runner, Settings};
 use super::{MTU, Ocean, iperf3};
 
@@ -58,7 +59,10 @@ impl Sites {
     }
 
     /// Creates the sites with an existing runner.
-    pub(super) fn with(runner: Runner, ocean: Ocean) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn with(runner: Runner, ocean: Ocean) -> Result<Self, String> {
         let sites = Self::make(runner, ocean)?;
         let congestion = Some(ocean.congestion().name().to_owned());
         let tcp = Tcp { congestion, ..Tcp::filling(&ocean.lines()) };
@@ -113,6 +117,71 @@ impl Sites {
     /// Why the node does not start.
     pub fn start(&self, at: &Arc<Namespace>, settings: &Settings) -> Result<Node, String> {
         Node::start(&self.runner, at, settings)
+    }
+
+    /// Starts the servers of a file system in one of two namespaces, and waits until clients in the other
+    /// one see them at an address.
+    ///
+    /// # Errors
+    /// Why it is not served.
+    pub fn serve(
+        &self,
+        [at, other]: [&Arc<Namespace>; 2],
+        directory: &Path,
+        settings: &Settings,
+        address: &str,
+    ) -> Result<Servers, String> {
+        let mut servers = self.serve_at(at, directory, settings)?;
+        servers.wait_until_seen(&self.runner, other, address)?;
+        Ok(servers)
+    }
+
+    /// Starts the servers of a file system, which may not be ready yet.
+    ///
+    /// # Errors
+    /// Why they do not start.
+    pub fn serve_at(
+        &self,
+        at: &Arc<Namespace>,
+        directory: &Path,
+        settings: &Settings,
+    ) -> Result<Servers, String> {
+        Servers::start(&self.runner, at, directory, settings, None)
+    }
+
+    /// Returns the resources of the nodes.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// Lets `fill` make files in a file system, which is then on disk and not served any more.
+    ///
+    /// # Errors
+    /// Why it is not served, or the error of `fill`.
+    pub fn fill(
+        &self,
+        at: &Arc<Namespace>,
+        directory: &Path,
+        settings: &Settings,
+        fill: impl FnOnce(&Path) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mountpoint = self.runner.path("fill");
+        let servers = Servers::start(&self.runner, at, directory, settings, Some(&mountpoint))?;
+        fill(&mountpoint)?;
+        servers.end()
+    }
+
+    /// Mounts a file system in one of the namespaces.
+    ///
+    /// # Errors
+    /// Why it is not mounted.
+    pub fn mount(
+        &self,
+        at: &Arc<Namespace>,
+        address: &str,
+        settings: Option<&Settings>,
+    ) -> Result<Mount, String> {
+        Mount::start(&self.runner, at, address, settings)
     }
 
     /// Returns the counters of the link in each direction.

@@ -45,35 +45,60 @@ struct Nodes {
 
 impl Nodes {
     fn start(sites: &Sites, setup: &Setup) -> Result<Self, String> {
-        let start = |at, settings: Settings| sites.start(at, &setup.apply(settings));
         let [a, b] = sites.ends();
         if !sites.ocean().routed {
-            let settings = || Settings::networks(&format!("tcp({DEVICE})"));
-            let ends = [start(a, settings())?, start(b, settings())?];
+            let settings = setup.apply(Settings::networks(&format!("tcp({DEVICE})")));
+            let ends = [sites.start(a, &settings)?, sites.start(b, &settings)?];
             let nids = LINK_IPS.map(|address| format!("{address}@tcp"));
             return Ok(Self { ends, nids, _routers: Vec::new() });
         }
-        let mut routers = Vec::new();
-        for (side, link_host) in sites.link_hosts().into_iter().enumerate() {
+        let routers = sites.start_routers(setup)?;
+        let ends =
+            [sites.start(a, &behind_router(0, setup))?, sites.start(b, &behind_router(1, setup))?];
+        sites.wait_for_routes(&ends)?;
+        Ok(Self { ends, nids: [0, 1].map(nid_behind_router), _routers: routers })
+    }
+}
+
+/// Returns the settings of a node behind the router of site A (0) or B (1).
+pub fn behind_router(side: usize, setup: &Setup) -> Settings {
+    let (own, other) = (NETS[side], NETS[1 - side]);
+    let gate = format!("{}@{own}", ROUTER_IPS[side]);
+    let settings = Settings::networks(&format!("{own}(eth0)"));
+    setup.apply(settings.routes(&format!("tcp1 {gate}; {other} 2 {gate}")))
+}
+
+/// Returns its NID.
+pub fn nid_behind_router(side: usize) -> String {
+    format!("{}@{}", NODE_IPS[side], NETS[side])
+}
+
+impl Sites {
+    /// Starts a router at each end of the link.
+    ///
+    /// # Errors
+    /// Why a node does not start.
+    pub fn start_routers(&self, setup: &Setup) -> Result<Vec<Node>, String> {
+        let router = |(side, link_host)| {
             let (own, other) = (NETS[side], NETS[1 - side]);
             let settings = Settings::networks(&format!("{own}(eth0),tcp1({DEVICE})"));
             let route = format!("{other} {}@tcp1", LINK_IPS[1 - side]);
-            routers.push(start(link_host, settings.routes(&route).router())?);
-        }
-        let end = |side: usize, at| {
-            let (own, other) = (NETS[side], NETS[1 - side]);
-            let gate = format!("{}@{own}", ROUTER_IPS[side]);
-            let settings = Settings::networks(&format!("{own}(eth0)"));
-            start(at, settings.routes(&format!("tcp1 {gate}; {other} 2 {gate}")))
+            self.start(link_host, &setup.apply(settings.routes(&route).router()))
         };
-        let ends = [end(0, a)?, end(1, b)?];
-        let nids = [0, 1].map(|side| format!("{}@{}", NODE_IPS[side], NETS[side]));
+        self.link_hosts().into_iter().enumerate().map(router).collect()
+    }
+
+    /// Waits until the nodes behind both routers can reach each other.
+    ///
+    /// # Errors
+    /// Which one cannot.
+    pub fn wait_for_routes(&self, ends: &[Node; 2]) -> Result<(), String> {
         // A node that called a router too early retries after a while.
         for (side, node) in ends.iter().enumerate() {
-            let ping = format!("lnetctl ping --timeout 2 {}", nids[1 - side]);
+            let ping = format!("lnetctl ping --timeout 2 {}", nid_behind_router(1 - side));
             node.wait_until("connected to the other", |node| node.run(&ping).is_ok())?;
         }
-        Ok(Self { ends, nids, _routers: routers })
+        Ok(())
     }
 }
 
