@@ -153,6 +153,11 @@ const CASES: &[Case] = &[
     ("wan.lst_tuned", wan::tuned),
     ("wan.lst_default", wan::unconfigured),
     ("wan.model", wan::predicted),
+    ("wan.file_read", wan::read),
+    ("wan.file_write", wan::write),
+    ("wan.ls_1000", wan::list),
+    ("wan.open_read_close_1000.", wan::open_striped),
+    ("wan.open_read_close_1000_dom", wan::open_inline),
     ("hostile.", hostile::attacks),
     ("sim.sc11", sim::sc11),
 ];

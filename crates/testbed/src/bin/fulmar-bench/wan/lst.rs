@@ -1,4 +1,4 @@
-//! The family `wan`: `lst` across an emulated long link, beside iperf3 and the predictions.
+//! `lst` across an emulated long link, beside iperf3 and the predictions.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::report::{Bar, Figure};
 use crate::stats::Series;
 use crate::{Effort, Failure};
 
-/// The round trip of the study.
-const ROUND_TRIP: Duration = Duration::from_micros(50_500);
+use super::{ROUND_TRIP, SUSTAINED};
+
 /// Rates to try, from too fast for two cores to easy for any.
 const MEGABITS: [u64; 13] =
     [20000, 16000, 12000, 10000, 8000, 6000, 5000, 4000, 3000, 2500, 2000, 1500, 1000];
@@ -53,7 +53,7 @@ pub(crate) fn tuned(effort: Effort) -> Result<Vec<Figure>, Failure> {
 /// default TCP settings of the system. The baseline is an iperf3 stream with the same settings.
 pub(crate) fn unconfigured(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
-        let ocean = Ocean::new(Rate::bits_per_second(MODELLED), ROUND_TRIP);
+        let ocean = Ocean::new(Rate::bits_per_second(SUSTAINED), ROUND_TRIP);
         let (mut carried, mut streams) = (vec![], vec![]);
         for _ in 0..REPEATS {
             let sites = make.sites_with_default_tcp(ocean)?;
@@ -102,7 +102,7 @@ fn highest(make: &Maker) -> Result<Option<(Ocean, f64)>, String> {
 /// simulator. The baseline is the rate with the kernel's default credits.
 pub(crate) fn predicted(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
-        let ocean = Ocean::new(Rate::bits_per_second(MODELLED), ROUND_TRIP);
+        let ocean = Ocean::new(Rate::bits_per_second(SUSTAINED), ROUND_TRIP);
         let advice = ocean.advice(Direction::Write);
         let kernel = Setup::kernel_credits(&advice);
         let credits = |peer_credits| Setup { peer_credits, ..kernel.clone() };
@@ -144,6 +144,3 @@ pub(crate) fn predicted(effort: Effort) -> Result<Vec<Figure>, Failure> {
 fn error(predicted: f64, measured: f64) -> f64 {
     (predicted / measured - 1.0).abs()
 }
-
-/// More than the default credits of the kernel fill at this round trip, which is 1.3 Gbit/s.
-const MODELLED: u64 = 2_000_000_000;
