@@ -28,7 +28,7 @@ use crate::context::complain;
 /// predictions are shown.
 ///
 /// Then a file system of an MDT and two OSTs at one site is mounted at the other. A large file and a tree of
-/// sources go there and come back, and are compared. Takes about a minute; needs root, and /dev/fuse for the
+/// sources go there and come back, and are compared. Takes over two minutes; needs root, and /dev/fuse for the
 /// mount: without it "fulmar cp" copies the files. Nothing on this machine is changed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

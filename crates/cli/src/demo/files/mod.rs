@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Half a minute, with the sources of this program if they are here.
+    /// Two minutes, with the sources of this program if they are here.
     fn default() -> Self {
         let ocean = ocean::Options::default().ocean;
         let (tree, lst) = (PathBuf::from("crates"), Duration::from_secs(5));
