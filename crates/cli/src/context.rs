@@ -72,6 +72,8 @@ pub(crate) enum Form {
 pub(crate) struct Context {
     tool: &'static str,
     pub(crate) client: Client,
+    /// Whether the user has named it: then a command is about nothing else.
+    pub(crate) is_node_named: bool,
     pub(crate) json: bool,
     pub(crate) dialect: Dialect,
 }
@@ -82,7 +84,8 @@ impl Context {
             DialectArg::Netlink => Dialect::Netlink,
             DialectArg::Cyaml => Dialect::Cyaml,
         };
-        Self { tool, client: which.client(), json: how.json, dialect }
+        let is_node_named = which.path().is_some();
+        Self { tool, client: which.client(), is_node_named, json: how.json, dialect }
     }
 
     /// Calls the node; prints the reply with `print`, or reports the error.

@@ -6,6 +6,7 @@ mod changelog;
 mod devices;
 mod faults;
 mod mgs;
+mod mounted;
 mod nodemap;
 mod parameters;
 

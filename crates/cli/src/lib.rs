@@ -22,6 +22,7 @@ mod lst;
 mod manual;
 mod mkfs;
 mod mount;
+mod mounts;
 mod node;
 mod reach;
 mod shell;

@@ -30,9 +30,11 @@ pub(super) enum Command {
         /// TARGET.PARAMETER=VALUE or FSNAME.PARAMETER=VALUE
         parameter: String,
     },
-    /// Set parameters of targets of this node, or with -P those of all nodes for good
+    /// Set parameters of targets of this node and of mounts, or with -P those of all nodes for good
     ///
-    /// Without -P they hold until the node ends: mdt.*.root_squash=99:99. With -P the command is for the node
+    /// Without -P they hold until the node ends, or the mount: mdt.*.root_squash=99:99, osc.*.max_dirty_mb=512. Of mounts
+    /// max_cached_mb, max_read_ahead_mb, max_dirty_mb and max_rpcs_in_flight of osc.* can be set; the last two hold for
+    /// all OSTs of the mount. With -P the command is for the node
     /// that serves the MGS: clients and targets that have such a parameter apply it within seconds.
     SetParam {
         /// For good, on all nodes

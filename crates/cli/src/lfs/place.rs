@@ -16,11 +16,10 @@ use rustix::fs as calls;
 
 use super::ReachArgs;
 use crate::context::Status;
+use crate::mounts::{self, errno};
 
 /// The permissions of a file that is made for its layout.
 const MODE: u32 = 0o644;
-/// The longest value of an attribute.
-const VALUE_MAX: usize = 64 << 10;
 
 /// What the user has named.
 #[derive(Clone, Debug)]
@@ -101,12 +100,7 @@ impl At {
     /// Returns an attribute of a file.
     pub(super) fn attribute(&self, path: &Path, name: &[u8]) -> Result<Vec<u8>, Errno> {
         match &self.files {
-            Files::Mounted => {
-                let mut value = vec![0; VALUE_MAX];
-                let len = calls::getxattr(path, name, &mut value[..]).map_err(errno)?;
-                value.truncate(len);
-                Ok(value)
-            }
+            Files::Mounted => mounts::attribute(path, name),
             Files::Remote(lv) => {
                 let fid = lv.find(bytes(path))?;
                 blocking::wait(lv.inner().get_xattr(&Caller::of_process(), fid, name))
@@ -118,10 +112,7 @@ impl At {
     pub(super) fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<(), Errno> {
         let (path, caller) = (self.path(), Caller::of_process());
         match (&self.files, value) {
-            (Files::Mounted, Some(value)) => {
-                calls::setxattr(path, name, value, calls::XattrFlags::empty()).map_err(errno)
-            }
-            (Files::Mounted, None) => calls::removexattr(path, name).map_err(errno),
+            (Files::Mounted, value) => mounts::set_attribute(path, name, value),
             (Files::Remote(lv), Some(value)) => {
                 let fid = lv.find(bytes(path))?;
                 let value = (value, XattrFlags::NONE);
@@ -193,10 +184,6 @@ impl At {
 
 fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
-}
-
-fn errno(error: rustix::io::Errno) -> Errno {
-    Errno(error.raw_os_error())
 }
 
 fn errno_of(error: &io::Error) -> Errno {

@@ -5,8 +5,6 @@
 //! nodes of a machine have the same address.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -20,6 +18,7 @@ use fulmar_wire::Order;
 use super::place::{At, Place};
 use super::{Mount, MountArgs, ReachArgs, fail};
 use crate::context::Status;
+use crate::mounts::mounts;
 
 /// A file system, and how its servers are reached.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,18 +51,12 @@ enum By {
 /// A device, and whether its server answers.
 pub(super) type Checked = (String, Result<(), Errno>);
 
-/// The type of a mount of ours.
-const TYPE: &str = "fuse.fulmar";
 /// So many targets are asked at once.
 const AT_ONCE: usize = 32;
 
 impl WholeArgs {
     /// Reaches the file systems, or reports why that failed, for `command`.
     pub(super) fn reach(&self, command: &str) -> Result<Vec<Whole>, Status> {
-        let mounts = || {
-            let table = std::fs::read_to_string("/proc/self/mounts");
-            mounts(&table.unwrap_or_default())
-        };
         match &self.place {
             Some(Place::Remote(address)) => self.connect(command, address).map(|one| vec![one]),
             Some(Place::Mounted(path)) => {
@@ -96,29 +89,6 @@ impl WholeArgs {
         let by = By::Session(Box::new(mount), args.mgs_device());
         Ok(Whole { place: address.to_string(), targets, by })
     }
-}
-
-/// Returns where something is mounted by us, by a table of mounts.
-fn mounts(table: &str) -> Vec<PathBuf> {
-    let line = |line: &str| {
-        let mut fields = line.split(' ').skip(1);
-        let (place, kind) = (fields.next()?, fields.next()?);
-        (kind == TYPE).then(|| PathBuf::from(plain(place)))
-    };
-    table.lines().filter_map(line).collect()
-}
-
-/// Returns the text that a field of the table stands for: blanks in it are octal numbers.
-fn plain(field: &str) -> OsString {
-    let (mut bytes, mut rest) = (Vec::new(), field.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        let byte = byte.filter(|_| *first == b'\\');
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[3..] } else { after };
-    }
-    OsString::from_vec(bytes)
 }
 
 impl Whole {
@@ -210,19 +180,4 @@ fn ask(at: &At, question: &[u8], targets: &[FsTarget]) -> Vec<Result<Vec<u8>, Er
     });
     let mut answers = answers.into_inner().unwrap_or_default();
     (0..targets.len()).map(|number| answers.remove(&number).unwrap_or(Err(Errno::EIO))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mounts_are_found_in_the_table() {
-        let table = "proc /proc proc rw 0 0\n\
-            10.0.0.1@tcp:/lv /mnt/lv fuse.fulmar rw,relatime 0 0\n\
-            10.0.0.1@tcp:/lv /mnt/with\\040blank fuse.fulmar ro 0 0\n\
-            10.0.0.1@tcp:/lv /mnt/kernel lustre rw 0 0\n";
-        assert_eq!(mounts(table), [Path::new("/mnt/lv"), Path::new("/mnt/with blank")]);
-        assert!(mounts("").is_empty());
-    }
 }

@@ -233,3 +233,55 @@ fn servers_behind_a_router_are_mounted() {
     assert!(bytes > 3_000_000, "{forwarded}");
     drop(servers);
 }
+
+#[test]
+fn lctl_tells_and_sets_the_parameters_of_a_mount() {
+    let Some(mounted) = Mounted::start("lctl-mount", 63) else { return };
+    fs::write(mounted.directory.join("file"), vec![7; 3_000_000]).unwrap();
+    fs::File::open(mounted.directory.join("file")).unwrap().sync_all().unwrap();
+    // Other tests have mounts too.
+    let devices = mounted.output("lfs check osts .");
+    let number = devices.split([' ', '-']).nth(3).unwrap();
+    let lctl = |words: &str| format!("lctl {}", words.replace(".*.", &format!(".*-{number}.")));
+    let output = |words: &str| mounted.output(&lctl(words));
+    let listed = output("list_param osc.*.*");
+    assert_eq!(listed.lines().count(), 16, "{listed}");
+    let names = output("get_param -N llite.*.max_cached_mb osc.*.import");
+    let names: Vec<&str> = names.lines().collect();
+    assert!(names[0].starts_with("llite.lv-") && names[0].ends_with(".max_cached_mb"));
+    assert!(names[2].starts_with("osc.lv-OST0001-osc-") && names[2].ends_with(".import"));
+    assert_eq!(names.len(), 3);
+    let import = output("get_param mdc.*.import");
+    assert!(import.starts_with("mdc.lv-MDT0000-mdc-") && import.contains(".import=\nimport:\n"));
+    let lines = ["    target: lv-MDT0000_UUID\n", "    state: FULL\n", "127.0.0.63@tcp\" ]\n"];
+    assert!(lines.iter().all(|line| import.contains(line)), "{import}");
+    let stats = output("get_param -n osc.*.stats");
+    assert_eq!(stats.matches("snapshot_time ").count(), 2);
+    let written = stats.lines().filter(|line| line.starts_with("write_bytes ")).count();
+    assert!(written > 0 && stats.contains("\nost_write  "), "{stats}");
+    let table = output("get_param -n osc.*.rpc_stats");
+    assert_eq!(table.matches("rpcs in flight        rpcs   % cum % |").count(), 2, "{table}");
+    let locks = output("get_param -n ldlm.namespaces.*.lock_count");
+    assert!(locks.lines().count() == 3 && locks.lines().all(|line| line.parse::<u64>().is_ok()));
+    assert_eq!(output("get_param -n osc.*.checksums"), "1\n1\n");
+
+    let set = output("set_param osc.*.max_dirty_mb=96 osc.*.max_rpcs_in_flight=16");
+    assert_eq!(set.matches("max_dirty_mb=96\n").count(), 2, "{set}");
+    let limits = "get_param -n osc.*.max_dirty_mb osc.*.max_rpcs_in_flight";
+    assert_eq!(output(limits), "96\n96\n16\n16\n");
+    output("set_param -n llite.*.max_cached_mb=512 llite.*.max_read_ahead_mb=32");
+    assert!(output("get_param llite.*.max_cached_mb").contains("\nmax_cached_mb: 512\n"));
+    assert_eq!(output("get_param -n llite.*.max_read_ahead_mb"), "32\n");
+    assert_eq!(fs::read(mounted.directory.join("file")).unwrap(), vec![7; 3_000_000]);
+    for (command, expected, why) in [
+        ("get_param osc.*.none", 2, "No such file or directory"),
+        ("set_param osc.*.none=1", 2, "No such file or directory"),
+        ("set_param osc.*.import=1", 13, "/import=1: Permission denied\n"),
+        ("set_param llite.*.max_cached_mb=1", 34, "/max_cached_mb=1: Numerical result out of"),
+        ("set_param osc.*.max_dirty_mb=x", 22, "/max_dirty_mb=x: Invalid argument\n"),
+    ] {
+        let (status, out, err) = mounted.run(&lctl(command));
+        assert_eq!((status, out.as_str()), (256 - expected, ""), "{command}: {err}");
+        assert!(err.contains(why), "{command}: {err}");
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fulmar_base::{BufferId, Errno, Span};
+use fulmar_base::{BufferId, Errno, Span, Time};
 use fulmar_data::stripes::{self, Target};
 use fulmar_data::{Bytes, Cache, FileId, OpId, OpenId, Settings};
 use fulmar_ldlm::client::{Covered, LockId};
@@ -29,8 +29,7 @@ pub(crate) type ObjectKey = (ImportId, ResourceId);
 /// The data of the files of a mount.
 pub(crate) struct MountData {
     pub(crate) cache: Cache,
-    /// The most memory in bytes.
-    pub(crate) memory_max: u64,
+    settings: Settings,
     memory: BTreeMap<BufferId, Buffer>,
     pub(crate) files: BTreeMap<Fid, CachedFile>,
     pub(crate) gates: BTreeMap<Fid, Gate>,
@@ -111,9 +110,10 @@ impl Part {
 impl MountData {
     pub(crate) fn new(settings: Settings) -> Self {
         let memory = settings.memory.max(Settings::MEMORY_MIN);
+        let settings = Settings { memory, ..settings };
         Self {
-            cache: Cache::new(Settings { memory, ..settings }),
-            memory_max: memory,
+            cache: Cache::new(settings),
+            settings,
             memory: BTreeMap::new(),
             files: BTreeMap::new(),
             gates: BTreeMap::new(),
@@ -122,6 +122,17 @@ impl MountData {
             opens: BTreeMap::new(),
             waiting: BTreeMap::new(),
         }
+    }
+
+    /// Returns what an administrator may set.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Changes that. There is at least the least memory.
+    pub(crate) fn configure(&mut self, now: Time, settings: Settings) {
+        self.settings = settings;
+        self.cache.configure(now, settings);
     }
 
     pub(super) fn allocate(&mut self, buffer: BufferId, len: u64) {

@@ -144,7 +144,7 @@ impl Context {
         (body.uid, body.gid, body.projid) = (owner.uid, owner.gid, owner.projid);
         // What may have to be sent again has its limit: beyond it, writes wait for the disk.
         let flags = transfer.rpc.flags;
-        let has_room = core.kept_len < mount.data.memory_max / 4;
+        let has_room = core.kept_len < mount.data.settings().memory / 4;
         let mut bits = match flags.from_grant && has_room {
             true => NiobufFlags::ASYNC,
             false => NiobufFlags::SYNC,

@@ -1,4 +1,5 @@
-//! Extended attributes that are not kept as such: the layout of a file, its FID, paths of FIDs, and the targets.
+//! Extended attributes that are not kept as such: the layout of a file, its FID, paths of FIDs, the targets, and the
+//! parameters of the mount.
 //!
 //! They are how programs on a mount, such as `lfs`, get and set what no other call of a file system has.
 //! Spec: mdt-ost §11.1, §22.11.
@@ -38,12 +39,17 @@ pub const TARGETS: &[u8] = b"lustre.targets";
 pub const STATFS: &[u8] = b"lustre.statfs.";
 /// With a target behind it, `lustre.ping.OST:0`: empty if it answers. Read-only.
 pub const PING: &[u8] = b"lustre.ping.";
+/// With a number behind it, `lustre.parameters.0`: names of parameters of the mount, each with slashes and on a line, from
+/// the one with that number on; as many as fit. Read-only.
+pub const PARAMETERS: &[u8] = b"lustre.parameters.";
+/// With such a name behind it: its value, as text. The superuser may set some.
+pub const PARAMETER: &[u8] = b"lustre.parameter.";
 
 /// The room for a layout.
 const LAYOUT_MAX: u32 = 64 << 10;
 
 /// An attribute that is not kept as such.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Layout,
     Fid,
@@ -51,6 +57,9 @@ pub(crate) enum Special {
     Paths(Fid),
     Targets,
     Target(Question, Place),
+    /// Names of parameters from this one on.
+    Parameters(usize),
+    Parameter(String),
 }
 
 impl Special {
@@ -67,7 +76,14 @@ impl Special {
                         return Some(Self::Target(question, place(std::str::from_utf8(of).ok()?)?));
                     }
                 }
-                let fid = std::str::from_utf8(name.strip_prefix(PATHS)?).ok()?;
+                let text = |prefix| name.strip_prefix(prefix).map(std::str::from_utf8);
+                if let Some(from) = text(PARAMETERS) {
+                    return from.ok()?.parse().ok().map(Self::Parameters);
+                }
+                if let Some(of) = text(PARAMETER) {
+                    return of.ok().map(|of| Self::Parameter(of.to_owned()));
+                }
+                let fid = text(PATHS)?.ok()?;
                 fid.parse().ok().map(Self::Paths)
             }
         }
@@ -95,6 +111,8 @@ impl Context {
             Special::Fid => Ok(fid.to_string().into_bytes()),
             Special::Targets => self.targets(),
             Special::Target(question, of) => self.ask(of, question).await,
+            Special::Parameters(from) => self.tunables(from),
+            Special::Parameter(name) => self.tunable(&name),
             Special::Paths(_) if !caller.has(CAP_DAC_READ_SEARCH) => Err(Errno::EPERM),
             Special::Paths(of) => {
                 let paths = self.paths_of(of).await?;
@@ -115,8 +133,12 @@ impl Context {
         which: Special,
         value: Option<(Vec<u8>, XattrFlags)>,
     ) -> Result<(), Errno> {
-        if which != Special::Layout {
-            return Err(Errno::EPERM);
+        match (which, &value) {
+            (Special::Layout, _) => {}
+            (Special::Parameter(name), Some((value, _))) => {
+                return self.set_tunable(caller, &name, value);
+            }
+            _ => return Err(Errno::EPERM),
         }
         if !is_regular(self.attributes(caller, fid).await?.mode) {
             let layout = value.map_or_else(no_layout, |(layout, _)| layout);
@@ -184,6 +206,11 @@ mod tests {
         let of = (TargetKind::Ost, 3);
         assert_eq!(Special::of(b"lustre.ping.OST:3"), Some(Special::Target(Question::Ping, of)));
         assert_eq!((Special::of(b"lustre.ping.OST"), Special::of(b"lustre.statfs.")), (None, None));
+        let name = "osc/lv-OST0000-osc-0/import";
+        let special = Special::of(&[PARAMETER, name.as_bytes()].concat());
+        assert_eq!(special, Some(Special::Parameter(name.to_owned())));
+        assert_eq!(Special::of(b"lustre.parameters.7"), Some(Special::Parameters(7)));
+        assert_eq!(Special::of(b"lustre.parameters.x"), None);
         for other in [&b"user.lov"[..], b"trusted.lov", b"lustre.fid2path.", b"lustre.fid2path.1"] {
             assert_eq!(Special::of(other), None);
         }

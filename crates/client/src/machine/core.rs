@@ -28,6 +28,7 @@ use super::flush::Upcall;
 use super::peer::Peer;
 use super::{MountId, MountsConfig};
 use crate::data::drive::Errand;
+use crate::files::figures::Moment;
 use crate::files::mount::MountState;
 
 /// The state of the machine.
@@ -131,6 +132,11 @@ impl Core {
     /// Returns the time of the world in seconds since 1970.
     pub(crate) fn seconds(&self) -> i64 {
         (self.epoch + Duration::from_nanos(self.now.0)).as_secs() as i64
+    }
+
+    /// Returns the time of the world, and that of the start of this machine.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { now: self.epoch + Duration::from_nanos(self.now.0), begun: self.epoch }
     }
 
     /// Returns a number that was not used before.

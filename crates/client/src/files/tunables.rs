@@ -1,0 +1,254 @@
+//! The parameters of a mount as attributes of its files, with the names and values of a kernel's client. They are how
+//! `lctl get_param` and `set_param` learn and change them.
+
+use fulmar_base::Errno;
+use fulmar_data::stripes::Target;
+use fulmar_data::{Settings, TargetView};
+use fulmar_lustre_wire::connect::ConnectFlags;
+use fulmar_rpc::client::ImportId;
+use fulmar_rpc::import::{Import, TargetKind};
+use fulmar_text::integer;
+
+use super::caller::Caller;
+use super::figures::{self, Connection, Moment};
+use crate::machine::MountId;
+use crate::machine::context::Context;
+use crate::machine::core::Core;
+
+/// The most bytes of names in one answer.
+const NAMES_MAX: usize = 60 << 10;
+/// A page of memory, as a kernel's client counts them.
+pub(super) const PAGE: u64 = 4096;
+/// The most of a size in MiB: what is more does not fit into a number of bytes.
+const MIB_MAX: u64 = u64::MAX >> 20;
+/// The most RPCs in flight that can be set.
+const RPCS_MAX: u64 = 256;
+
+const OF_MOUNT: &[&str] = &["max_cached_mb", "max_read_ahead_mb", "max_read_ahead_per_file_mb"];
+const OF_MGS: &[&str] = &["import", "stats"];
+const OF_MDT: &[&str] = &["import", "max_rpcs_in_flight", "stats"];
+const OF_OST: &[&str] = &[
+    "checksums",
+    "cur_dirty_bytes",
+    "cur_grant_bytes",
+    "import",
+    "max_dirty_mb",
+    "max_rpcs_in_flight",
+    "rpc_stats",
+    "stats",
+];
+const OF_LOCKS: &[&str] = &["lock_count", "lock_unused_count"];
+
+/// What has parameters: the mount, or the connection to a target.
+struct Device {
+    /// The first parts of the names, such as `osc/lv-OST0000-osc-ff11000012345678`.
+    path: String,
+    files: &'static [&'static str],
+    of: Of,
+}
+
+enum Of {
+    Mount,
+    Target { target: Option<Target>, import: ImportId, device: String },
+    Locks(ImportId),
+}
+
+impl Context {
+    /// Returns names of parameters with slashes, each on a line, from the one with this number on; as many as fit.
+    pub(crate) fn tunables(&self, from: usize) -> Result<Vec<u8>, Errno> {
+        let mut text = String::new();
+        let names = devices(&self.core(), self.mount)?;
+        let names = names.iter().flat_map(|one| one.files.iter().map(|file| (&one.path, file)));
+        for (path, file) in names.skip(from) {
+            if text.len() + path.len() + file.len() + 2 > NAMES_MAX {
+                break;
+            }
+            text.extend([path, "/", file, "\n"]);
+        }
+        Ok(text.into_bytes())
+    }
+
+    /// Returns the value of a parameter.
+    ///
+    /// # Errors
+    /// ENODATA if there is none of this name now.
+    pub(crate) fn tunable(&self, name: &str) -> Result<Vec<u8>, Errno> {
+        let mut core = self.core();
+        let (device, file) = find(&core, self.mount, name)?;
+        let value = match device.of {
+            Of::Mount => of_mount(&core, self.mount, file),
+            Of::Locks(import) => {
+                let locks = &core.peer(import).ok_or(Errno::ENODATA)?.locks;
+                Some(if file == "lock_count" { locks.len() } else { locks.unused_len() })
+                    .map(|count| format!("{count}\n"))
+            }
+            Of::Target { target, import, device } => {
+                let moment = core.moment();
+                let cache = core.mounts.get(&self.mount).map(|mount| &mount.data.cache);
+                let view = cache.zip(target).and_then(|(cache, target)| cache.target(target));
+                let import = core.client().import(import).ok_or(Errno::ENODATA)?;
+                of_target(file, &device, import, view.as_ref(), moment)
+            }
+        };
+        value.map(String::into_bytes).ok_or(Errno::ENODATA)
+    }
+
+    /// Sets a parameter until the mount ends. The limits of targets are those of all targets of the mount.
+    ///
+    /// # Errors
+    /// EPERM for others than the superuser, ENODATA if there is none of this name, EACCES if it is only read, EINVAL if the
+    /// value is not a number and ERANGE if it is too small or too large.
+    pub(crate) fn set_tunable(
+        &self,
+        caller: &Caller,
+        name: &str,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        // Others may have every capability in a namespace of their own.
+        if caller.uid != 0 {
+            return Err(Errno::EPERM);
+        }
+        let mut core = self.core();
+        let (device, file) = find(&core, self.mount, name)?;
+        let settings = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?.data.settings();
+        let settings = match device.of {
+            Of::Mount | Of::Target { target: Some(Target::Ost(_)), .. } => {
+                changed(settings, file, value)?
+            }
+            _ => return Err(Errno::EACCES),
+        };
+        let now = core.now;
+        core.with_data(self.mount, |data| data.configure(now, settings)).ok_or(Errno::ESHUTDOWN)
+    }
+}
+
+/// Returns what has parameters.
+fn devices(core: &Core, mount: MountId) -> Result<Vec<Device>, Errno> {
+    let state = core.mounts.get(&mount).ok_or(Errno::ESHUTDOWN)?;
+    let number = state.instance();
+    let path = format!("llite/{}-{number}", state.address.name);
+    let mut all = vec![Device { path, files: OF_MOUNT, of: Of::Mount }];
+    let mut locks = Vec::new();
+    let mut add = |(area, files), device: String, target, import: ImportId| {
+        let path = format!("ldlm/namespaces/{device}");
+        locks.push(Device { path, files: OF_LOCKS, of: Of::Locks(import) });
+        let path = format!("{area}/{device}");
+        all.push(Device { path, files, of: Of::Target { target, import, device } });
+    };
+    if let (Some(import), Some(first)) = (state.mgs, state.address.mgs.first()) {
+        add(("mgc", OF_MGS), format!("MGC{first}"), None, import);
+    }
+    for found in state.configuration.targets() {
+        let (about, imports, target) = match found.kind {
+            TargetKind::Mdt => (("mdc", OF_MDT), &state.mdts, Target::Mdt(found.index)),
+            _ => (("osc", OF_OST), &state.osts, Target::Ost(found.index)),
+        };
+        if let Some(import) = imports.get(&found.index) {
+            add(about, format!("{}-{number}", found.device), Some(target), *import);
+        }
+    }
+    all.append(&mut locks);
+    Ok(all)
+}
+
+/// Returns whose a parameter is, and which.
+fn find(core: &Core, mount: MountId, name: &str) -> Result<(Device, &'static str), Errno> {
+    let (path, file) = name.rsplit_once('/').ok_or(Errno::ENODATA)?;
+    let device = devices(core, mount)?.into_iter().find(|one| one.path == path);
+    let device = device.ok_or(Errno::ENODATA)?;
+    let file = device.files.iter().find(|known| **known == file).ok_or(Errno::ENODATA)?;
+    Ok((device, file))
+}
+
+fn of_mount(core: &Core, mount: MountId, file: &str) -> Option<String> {
+    let data = &core.mounts.get(&mount)?.data;
+    let settings = data.settings();
+    if file == "max_cached_mb" {
+        let gauges = data.cache.gauges();
+        let used = gauges.demand + gauges.write_back + gauges.speculation;
+        return Some(figures::cached(data.files.len(), settings.memory, used));
+    }
+    // Each stream has this limit, and no more than a quarter of the memory.
+    let most = settings.read_ahead_max.unwrap_or(u64::MAX).min(settings.memory / 4);
+    Some(format!("{}\n", most >> 20))
+}
+
+fn of_target(
+    file: &str,
+    device: &str,
+    import: &Import,
+    view: Option<&TargetView>,
+    moment: Moment,
+) -> Option<String> {
+    let number = match file {
+        "checksums" => u64::from(import.granted().flags.has(ConnectFlags::CKSUM)),
+        "cur_dirty_bytes" => view?.dirty,
+        "cur_grant_bytes" => view?.grant,
+        "max_dirty_mb" => view?.dirty_max >> 20,
+        "max_rpcs_in_flight" => match import.target().kind {
+            TargetKind::Ost => view.map(|view| view.reads.window.max(view.writes.window))?,
+            _ => import.target().in_flight_max as u64,
+        },
+        "import" => return Some(Connection { device, import, view }.text()),
+        "rpc_stats" => return Some(figures::rpcs(import.stats(), view?, moment)),
+        "stats" => return Some(figures::stats(import.stats(), moment)),
+        _ => return None,
+    };
+    Some(format!("{number}\n"))
+}
+
+/// Returns the settings with a new value of a parameter.
+fn changed(settings: Settings, file: &str, value: &[u8]) -> Result<Settings, Errno> {
+    let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
+    // A kernel's client also takes the line as it prints it.
+    let text = text.strip_prefix("max_cached_mb:").unwrap_or(text).trim();
+    let number = || integer(text).ok_or(Errno::EINVAL);
+    let size = |least: u64| {
+        let number = number()?;
+        let is_possible = (least >> 20..=MIB_MAX).contains(&number);
+        if is_possible { Ok(number << 20) } else { Err(Errno::ERANGE) }
+    };
+    match file {
+        "max_cached_mb" => Ok(Settings { memory: size(Settings::MEMORY_MIN)?, ..settings }),
+        "max_read_ahead_mb" | "max_read_ahead_per_file_mb" => {
+            Ok(Settings { read_ahead_max: Some(size(0)?), ..settings })
+        }
+        "max_dirty_mb" => Ok(Settings { dirty_max: Some(size(1 << 20)?), ..settings }),
+        "max_rpcs_in_flight" => match number()? {
+            number @ 1..=RPCS_MAX => {
+                Ok(Settings { rpcs_in_flight: Some(number as u32), ..settings })
+            }
+            _ => Err(Errno::ERANGE),
+        },
+        _ => Err(Errno::EACCES),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_checked() {
+        let set = |file, value: &str| changed(Settings::default(), file, value.as_bytes());
+        assert_eq!(set("max_cached_mb", "128\n").unwrap().memory, 128 << 20);
+        assert_eq!(set("max_cached_mb", "max_cached_mb: 64").unwrap().memory, 64 << 20);
+        assert_eq!(set("max_read_ahead_mb", "0").unwrap().read_ahead_max, Some(0));
+        assert_eq!(set("max_dirty_mb", "0x10").unwrap().dirty_max, Some(16 << 20));
+        assert_eq!(set("max_rpcs_in_flight", "256").unwrap().rpcs_in_flight, Some(256));
+        for (file, value) in [
+            ("max_cached_mb", "63"),
+            ("max_dirty_mb", "0"),
+            ("max_dirty_mb", "17592186044416"),
+            ("max_rpcs_in_flight", "0"),
+            ("max_rpcs_in_flight", "257"),
+        ] {
+            assert_eq!(set(file, value).unwrap_err(), Errno::ERANGE, "{file}={value}");
+        }
+        for value in ["", "-1", "many", "1 2"] {
+            assert_eq!(set("max_dirty_mb", value).unwrap_err(), Errno::EINVAL, "{value}");
+        }
+        assert_eq!(set("import", "1").unwrap_err(), Errno::EACCES);
+        assert_eq!(set("checksums", "0").unwrap_err(), Errno::EACCES);
+    }
+}
