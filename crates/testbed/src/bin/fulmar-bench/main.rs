@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod client;
 mod fuse;
 mod hostile;
 mod iperf3;
@@ -83,6 +84,10 @@ enum Command {
     #[command(hide = true)]
     FuseLoad { load: String, mount: PathBuf, shared: PathBuf },
     #[command(hide = true)]
+    ClientServer { port: u16, directory: PathBuf },
+    #[command(hide = true)]
+    ClientLoad { port: u16, load: String },
+    #[command(hide = true)]
     LdlmLocks { files: u32 },
     #[command(hide = true)]
     LdlmServer { port: u16 },
@@ -139,6 +144,8 @@ const CASES: &[Case] = &[
     ("mdt.open_10m", mdt::starting),
     ("ost.read_1m", ost::read),
     ("ost.write_1m", ost::write),
+    ("client.lib_read_2g", client::read),
+    ("client.lib_write_2g", client::write),
     ("fuse.write_2g", fuse::write),
     ("fuse.read_2g", fuse::read),
     ("fuse.ls_10000", fuse::list),
@@ -193,6 +200,10 @@ fn main() -> ExitCode {
         Command::FuseLoad { load, mount, shared } => {
             argument(&load).and_then(|load| fuse::run_load(load, &mount, &shared))
         }
+        Command::ClientServer { port, directory } => ost::run_server(port, &directory, 2, true),
+        Command::ClientLoad { port, load } => {
+            argument(&load).and_then(|load| client::run_load(port, load))
+        }
         Command::LdlmLocks { files } => ldlm::hold_locks(files),
         Command::LdlmServer { port } => ldlm::run_server(port),
         Command::LdlmClient { port, concurrency, seconds } => {
@@ -202,14 +213,14 @@ fn main() -> ExitCode {
             link::send_echoes(to, Duration::from_micros(expected_us))
         }
         Command::LstServer { port } => lst::serve(port),
-        Command::MdtServer { port, directory } => ost::run_server(port, &directory, true),
+        Command::MdtServer { port, directory } => ost::run_server(port, &directory, 1, true),
         Command::MdtClient { port, load, seconds } => {
             let seconds = Duration::from_secs_f64(seconds);
             argument(&load).and_then(|load| mdt::run_client(port, load, seconds))
         }
         Command::MdtFill { directory, files } => mdt::fill(&directory, files),
         Command::MdtStart { directory } => mdt::run_start(&directory),
-        Command::OstServer { port, directory } => ost::run_server(port, &directory, false),
+        Command::OstServer { port, directory } => ost::run_server(port, &directory, 1, false),
         Command::OstClient { port, load, seconds } => {
             let seconds = Duration::from_secs_f64(seconds);
             argument(&load).and_then(|load| ost::run_client(port, load, seconds))

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use fulmar_testbed::lab::{Program, children_cpu_seconds, resident_mib};
+use fulmar_testbed::lab::{Program, children_cpu_seconds, cpu_seconds, resident_mib};
 
 use crate::Failure;
 
@@ -24,6 +24,11 @@ impl Worker {
     /// Returns the resident memory of the process in MiB.
     pub(crate) fn resident_mib(&self) -> Result<f64, Failure> {
         resident_mib(self.0.id()).map_err(Failure)
+    }
+
+    /// Returns the CPU seconds (user and system) of the process until now.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64, Failure> {
+        cpu_seconds(self.0.id()).map_err(Failure)
     }
 
     /// Waits for the next line.

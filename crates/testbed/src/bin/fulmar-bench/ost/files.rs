@@ -11,7 +11,7 @@ use crate::Failure;
 /// Reads or writes the file of an OST below `root` for some time, and returns the rate in 10^9 bytes
 /// per second.
 pub(crate) fn run(root: &Path, load: Load, duration: Duration) -> Result<f64, Failure> {
-    let path = largest(&root.join("ost/objects")).map_err(Failure::io("list the objects"))?;
+    let path = largest(&root.join("ost0/objects")).map_err(Failure::io("list the objects"))?;
     let path = path.ok_or_else(|| Failure("the OST has no object".to_owned()))?;
     let file = OpenOptions::new().read(true).write(true).open(&path);
     let file = file.map_err(Failure::io(format!("open {}", path.display())))?;

@@ -19,7 +19,7 @@ use crate::stats::Series;
 use crate::{Effort, Failure, argument, iperf3};
 
 pub(crate) use client::run as run_client;
-pub(crate) use server::run as run_server;
+pub(crate) use server::{FILE_SYSTEM, run as run_server};
 
 const MIB: u32 = 1 << 20;
 /// The length of the file: more than the caches of a processor have.
