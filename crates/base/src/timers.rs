@@ -90,6 +90,7 @@ mod tests {
         assert_eq!(timers.pop_due(Time(100)), None);
         assert!(timers.is_empty());
     }
+
     #[test]
     fn a_deadline_is_only_brought_forward() {
         let mut timers = Timers::default();
