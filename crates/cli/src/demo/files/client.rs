@@ -38,34 +38,28 @@ impl<'a> Client<'a> {
         settings: &Settings,
         mounts: bool,
     ) -> Result<Self, String> {
+        let is_mount = mounts && check_mounts().is_ok();
+        let connected = || -> Result<Self, String> {
+            let access = match is_mount {
+                true => Access::Mount(sites.mount(namespace, address, Some(settings))?),
+                false => Access::Library(
+                    address.to_owned(),
+                    sites.runner().write_settings("cp", settings)?,
+                ),
+            };
+            let client = Self { sites, namespace: namespace.clone(), access };
+            if !is_mount {
+                client.write("probe", 1)?;
+            }
+            Ok(client)
+        };
         let begun = Instant::now();
         loop {
-            match Self::try_to_connect(sites, namespace, address, settings, mounts) {
+            match connected() {
                 Err(_) if begun.elapsed() < READY => std::thread::sleep(PAUSE),
                 result => return result,
             }
         }
-    }
-
-    fn try_to_connect(
-        sites: &'a Sites,
-        namespace: &Arc<Namespace>,
-        address: &str,
-        settings: &Settings,
-        mounts: bool,
-    ) -> Result<Self, String> {
-        let is_mount = mounts && check_mounts().is_ok();
-        let access = match is_mount {
-            true => Access::Mount(sites.mount(namespace, address, Some(settings))?),
-            false => {
-                Access::Library(address.to_owned(), sites.runner().write_settings("cp", settings)?)
-            }
-        };
-        let client = Self { sites, namespace: namespace.clone(), access };
-        if !is_mount {
-            client.write("probe", 1)?;
-        }
-        Ok(client)
     }
 
     /// Says how files are copied.
