@@ -161,11 +161,20 @@ fn start_node(
                 .to_owned(),
         );
     }
+    let (node, side) = configured(file, timeout)?;
+    Ok((node, Some(side)))
+}
+
+/// Starts a client with the networks and routes of a configuration, which exist as long as what else is returned.
+pub(crate) fn configured(
+    file: &Path,
+    timeout: Duration,
+) -> Result<(ClientNode, ClientSide), String> {
     let config = NodeConfig::parse(&read_source(file)?).map_err(|error| error.to_string())?;
     let side = ClientSide::start(&config).map_err(|error| error.to_string())?;
     let settings = SessionOptions { interface: None, port: side.port, timeout };
     let node = ClientNode::on(&side.node, &side.nids, settings);
-    Ok((node.map_err(|error| error.to_string())?, Some(side)))
+    Ok((node.map_err(|error| error.to_string())?, side))
 }
 
 /// Reads lists of options.

@@ -8,7 +8,6 @@ use fulmar_client::{
     Address, ClientNode, Configuration, Error, MountOptions, Session, SessionOptions, blocking,
     networks_of,
 };
-use fulmar_control::config::NodeConfig;
 use fulmar_daemon::ClientSide;
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
@@ -17,7 +16,7 @@ use fulmar_rpc::client::ImportId;
 
 use crate::context::Status;
 use crate::interop::interface;
-use crate::node::read_source;
+use crate::mount::configured;
 use crate::reach::port_report;
 
 /// A file system that is not mounted, and how its servers are reached.
@@ -78,10 +77,13 @@ impl ReachArgs {
         let failed = |address: &Address, error: Error| {
             super::fail(command, &format!("{error}{}", self.remedy(address, &error)))
         };
-        let configured =
-            config.map(|file| self.configured(file).map_err(|why| super::fail(command, &why)));
-        let (node, _configured) = match configured.transpose()? {
-            Some((node, side)) => (node, Some(side)),
+        let (node, _configured) = match config {
+            Some(file) => {
+                let timeout = Duration::from_secs(self.timeout);
+                let (node, side) =
+                    configured(file, timeout).map_err(|why| super::fail(command, &why))?;
+                (node, Some(side))
+            }
             None => {
                 let started = ClientNode::start(&nids, self.options());
                 (started.map_err(|error| failed(first, error))?, None)
@@ -93,15 +95,6 @@ impl ReachArgs {
         };
         let each = addresses.iter().map(|address| address.as_ref().map(mount).transpose());
         Ok(Mounts { each: each.collect::<Result<_, _>>()?, _configured })
-    }
-
-    /// Starts a node with the networks and routes of a configuration.
-    fn configured(&self, file: &Path) -> Result<(ClientNode, ClientSide), String> {
-        let config = NodeConfig::parse(&read_source(file)?).map_err(|error| error.to_string())?;
-        let side = ClientSide::start(&config).map_err(|error| error.to_string())?;
-        let settings = SessionOptions { interface: None, port: side.port, ..self.options() };
-        let node = ClientNode::on(&side.node, &side.nids, settings);
-        Ok((node.map_err(|error| error.to_string())?, side))
     }
 
     /// Says what to do about an error.
