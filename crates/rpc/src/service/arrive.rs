@@ -113,12 +113,15 @@ impl Server {
         let granted = export.and_then(|export| self.exports.get(export));
         let has_bits = granted.is_some_and(|one| one.flags2.has(ConnectFlags2::REP_MBITS));
         let has_bulk_bits = granted.is_some_and(|one| one.flags.has(ConnectFlags::BULK_MBITS));
-        let own_bits = has_bits && !body.opcode.is_connect() && body.match_bits != 0;
+        let may_differ = !body.opcode.is_connect() && body.match_bits != 0;
+        let own_bits = has_bits && may_differ;
+        let may_wait = granted.is_none() && may_differ && body.match_bits != event.match_bits;
         Some(ReplyTo {
             source: event.target.nid,
             target: event.source,
             portal: portal::reply_to(event.portal)?,
             match_bits: if own_bits { body.match_bits } else { event.match_bits },
+            other_bits: may_wait.then_some(body.match_bits),
             bulk_bits: if has_bulk_bits { body.match_bits } else { event.match_bits },
             has_room: message.head.flags.has(HeaderFlags::AT_SUPPORT),
             flavor: message.head.flavor.of_reply(),

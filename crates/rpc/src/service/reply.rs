@@ -227,7 +227,8 @@ impl Server {
         let Some(pending) = self.requests.get_mut(id.0) else { return };
         pending.stage = Stage::Replying;
         let (export, xid, opcode) = (pending.export, pending.xid, pending.opcode);
-        let ReplyTo { has_room, flavor, .. } = pending.reply_to;
+        let to = pending.reply_to;
+        let ReplyTo { has_room, flavor, .. } = to;
         let offset = if has_room { flavor.reply_offset() as u32 } else { 0 };
         let waited = now.since(pending.arrived);
         let part = &mut self.partitions[pending.partition];
@@ -240,12 +241,15 @@ impl Server {
             self.end_progress((export, xid), id);
         }
         self.early.clear(id);
-        self.put(id, bytes, offset, false);
+        if let Some(match_bits) = to.other_bits {
+            self.put(id, ReplyTo { match_bits, ..to }, bytes.clone(), offset, true);
+        }
+        self.put(id, to, bytes, offset, false);
     }
 
-    fn put(&mut self, id: RequestId, bytes: Arc<[u8]>, offset: u32, is_early: bool) {
+    /// Sends bytes to a client. The request is over once what is not early was sent.
+    fn put(&mut self, id: RequestId, to: ReplyTo, bytes: Arc<[u8]>, offset: u32, is_early: bool) {
         let Some(pending) = self.requests.get(id.0) else { return };
-        let to = pending.reply_to;
         let key = pending.export.map(|export| (export, pending.xid));
         let ack = !is_early && key.is_some_and(|key| self.difficult.has(key));
         let md = Md {
@@ -297,10 +301,11 @@ impl Server {
         pending.deadline = deadline;
         pending.has_early = true;
         part.stats.early += 1;
-        let flavor = pending.reply_to.flavor;
+        let to = pending.reply_to;
+        let flavor = to.flavor;
         let early = Message::early_reply(flavor, pending.opcode, timeout, elapsed);
         self.early.set(id, deadline - self.timeouts.early_margin);
-        self.put(id, early.to_bytes().into(), 0, true);
+        self.put(id, to, early.to_bytes().into(), 0, true);
     }
 }
 

@@ -117,6 +117,9 @@ pub(super) struct ReplyTo {
     pub(super) target: ProcessId,
     pub(super) portal: u32,
     pub(super) match_bits: u64,
+    /// Where a client without a connection waits for the reply instead, if its last one had
+    /// `REP_MBITS`, which nobody knows here.
+    pub(super) other_bits: Option<u64>,
     /// The match bits of the last part of the client's bulk data.
     pub(super) bulk_bits: u64,
     /// Whether the client has room for early replies before the reply.

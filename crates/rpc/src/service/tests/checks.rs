@@ -26,6 +26,30 @@ fn a_client_connects_pings_and_disconnects() {
     assert_eq!(rig.stats().operations[&Opcode::OBD_PING].count, 2);
 }
 
+/// After a restart nobody knows whether a client had `REP_MBITS`: it waits at the number of its
+/// request, or at the match bits of its bulk data.
+#[test]
+fn a_client_that_is_not_known_gets_the_error_where_it_may_wait() {
+    let mut rig = Rig::new(config());
+    let mut unknown = ping(Handle(7));
+    unknown.body.match_bits = 1030;
+    rig.send(node(1), 1024, &unknown);
+    let mut bits = Vec::new();
+    for sent in rig.sent.drain(..) {
+        assert_eq!(sent.status(), (Kind::ERROR, -107));
+        bits.push(sent.put.match_bits);
+    }
+    bits.sort_unstable();
+    assert_eq!(bits, [1024, 1030]);
+    rig.server.is_idle().unwrap();
+    // One that says no other waits at its number.
+    for match_bits in [0, 1152] {
+        unknown.body.match_bits = match_bits;
+        assert_eq!(rig.ask(node(1), 1152, &unknown).put.match_bits, 1152);
+    }
+    rig.server.is_idle().unwrap();
+}
+
 #[test]
 fn what_is_not_a_valid_request_is_dropped() {
     let mut rig = Rig::new(config());
