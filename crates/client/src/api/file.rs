@@ -85,15 +85,13 @@ impl File {
                 move |cx: Context| async move { cx.read_at(&caller, file, (at, count)).await };
             let parts = self.file_system.run(read).await?;
             let found: usize = parts.iter().map(Part::len).sum();
-            let mut end = whole.len();
-            whole.resize(end + found, 0);
+            whole.reserve(found);
             for part in parts {
                 match &part {
-                    Part::Bytes(slice) => slice.read_at(0, &mut whole[end..end + slice.len()]),
-                    Part::Inline(bytes) => whole[end..end + bytes.len()].copy_from_slice(bytes),
-                    Part::Zeros(_) => {}
+                    Part::Bytes(slice) => slice.append_to(&mut whole),
+                    Part::Inline(bytes) => whole.extend_from_slice(bytes),
+                    Part::Zeros(len) => whole.resize(whole.len() + len, 0),
                 }
-                end += part.len();
             }
             if (found as u64) < count || found as u64 == left {
                 return Ok(whole);

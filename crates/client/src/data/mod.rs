@@ -8,6 +8,7 @@
 //!
 //! Spec: mdt-ost §17.5, §21.1, §22.5.
 
+mod buffers;
 mod cut;
 pub(crate) mod drive;
 mod file;

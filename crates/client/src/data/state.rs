@@ -12,11 +12,12 @@ use fulmar_ldlm::client::{Covered, LockId};
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::ResourceId;
 use fulmar_lustre_wire::mdt::MdtBody;
-use fulmar_net::{Buffer, Memory, Slice};
+use fulmar_net::{Memory, Slice};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::RequestId;
 use futures_channel::oneshot;
 
+use super::buffers::Buffers;
 use super::gate::Gate;
 use super::object::Object;
 use crate::files::layout::FileLayout;
@@ -30,7 +31,7 @@ pub(crate) type ObjectKey = (ImportId, ResourceId);
 pub(crate) struct MountData {
     pub(crate) cache: Cache,
     settings: Settings,
-    memory: BTreeMap<BufferId, Buffer>,
+    memory: Buffers,
     pub(crate) files: BTreeMap<Fid, CachedFile>,
     pub(crate) gates: BTreeMap<Fid, Gate>,
     pub(crate) objects: BTreeMap<stripes::Object, CachedObject>,
@@ -114,7 +115,7 @@ impl MountData {
         Self {
             cache: Cache::new(settings),
             settings,
-            memory: BTreeMap::new(),
+            memory: Buffers::default(),
             files: BTreeMap::new(),
             gates: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -136,16 +137,11 @@ impl MountData {
     }
 
     pub(super) fn allocate(&mut self, buffer: BufferId, len: u64) {
-        self.memory.insert(buffer, Buffer::new(len as usize));
+        self.memory.allocate(buffer, len as usize);
     }
 
     pub(super) fn release(&mut self, buffer: BufferId) {
-        self.memory.remove(&buffer);
-    }
-
-    fn slice(&self, span: Span) -> Option<Slice> {
-        let from = usize::try_from(span.offset).ok()?;
-        Some(self.memory.get(&span.buffer)?.slice(from..from + span.len as usize))
+        self.memory.release(buffer);
     }
 
     /// Returns spans as one memory, which shares their bytes.
@@ -153,7 +149,8 @@ impl MountData {
     /// # Errors
     /// EIO if there are none of this name, or too many.
     pub(super) fn gather(&self, spans: &[Span]) -> Result<Memory, Errno> {
-        let slices: Option<Vec<Slice>> = spans.iter().map(|span| self.slice(*span)).collect();
+        let slices: Option<Vec<Slice>> =
+            spans.iter().map(|span| self.memory.slice(*span)).collect();
         Memory::gather(slices.ok_or(Errno::EIO)?).map_err(|_| Errno::EIO)
     }
 
@@ -161,7 +158,7 @@ impl MountData {
     pub(super) fn fill(&self, op: OpId, offset: u64, span: Span) {
         let Some(Waiting::Write(data, start, _)) = self.waiting.get(&op) else { return };
         let from = (offset - start) as usize;
-        if let Some(slice) = self.slice(span) {
+        if let Some(slice) = self.memory.slice(span) {
             slice.write_at(0, &data[from..from + span.len as usize]);
         }
     }
@@ -173,7 +170,7 @@ impl MountData {
     pub(super) fn parts(&self, bytes: &[Bytes]) -> Result<Vec<Part>, Errno> {
         let part = |bytes: &Bytes| match bytes {
             Bytes::Zeros(len) => Ok(Part::Zeros(*len as usize)),
-            Bytes::Memory(span) => self.slice(*span).map(Part::Bytes).ok_or(Errno::EIO),
+            Bytes::Memory(span) => self.memory.slice(*span).map(Part::Bytes).ok_or(Errno::EIO),
         };
         bytes.iter().map(part).collect()
     }

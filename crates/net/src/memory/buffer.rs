@@ -66,8 +66,8 @@ impl Buffer {
     /// # Panics
     /// If that is beyond the end.
     pub fn to_vec(&self, offset: usize, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        self.read_at(offset, &mut bytes);
+        let mut bytes = Vec::new();
+        self.0.append_to(offset, len, &mut bytes);
         bytes
     }
 
@@ -155,6 +155,11 @@ impl Slice {
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) {
         self.require(offset, bytes.len());
         self.region.read(self.offset + offset, bytes);
+    }
+
+    /// Copies all its bytes to the end of `bytes`.
+    pub fn append_to(&self, bytes: &mut Vec<u8>) {
+        self.region.append_to(self.offset, self.len, bytes);
     }
 
     /// Returns where `len` bytes at `offset` are, valid as long as the slice.

@@ -82,6 +82,20 @@ impl Region {
         unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) }
     }
 
+    /// Copies `len` bytes at `offset` to the end of `bytes`.
+    pub(crate) fn append_to(&self, offset: usize, len: usize, bytes: &mut Vec<u8>) {
+        let from = self.pointer(offset, len);
+        bytes.reserve(len);
+        let end = bytes.len();
+        let _guard = self.read_guard();
+        // SAFETY: the vector has room for `len` bytes behind its end, in other memory; they are written
+        // before they belong to it.
+        unsafe {
+            ptr::copy_nonoverlapping(from, bytes.as_mut_ptr().add(end), len);
+            bytes.set_len(end + len);
+        }
+    }
+
     pub(crate) fn fill(&self, offset: usize, len: usize, byte: u8) {
         let to = self.pointer(offset, len);
         let _guard = self.write_guard();
@@ -174,6 +188,10 @@ mod tests {
         b.copy_from(0, &a, 10, 50_000);
         b.read(0, &mut copied);
         assert_eq!(copied, bytes[..50_000]);
+        let mut appended = vec![9; 3];
+        b.append_to(7, 0, &mut appended);
+        b.append_to(7, 49_993, &mut appended);
+        assert_eq!((&appended[..3], &appended[3..]), (&[9; 3][..], &bytes[7..50_000]));
     }
 
     #[test]
