@@ -29,6 +29,8 @@ const CANCEL_PAUSE: Duration = Duration::from_millis(5);
 const CANCEL_TRIES: usize = 200;
 /// The most requests in flight to an OST.
 const OST_IN_FLIGHT: usize = 256;
+/// The most changes in flight to an MDT, if it grants so many.
+const CHANGES_IN_FLIGHT: u16 = 64;
 /// How long an end waits for targets that write nothing.
 const WRITE_MAX: Duration = Duration::from_secs(100);
 
@@ -135,7 +137,13 @@ pub(crate) fn connect_targets(cx: &Context, configuration: Configuration) {
         let target = Target::new(kind, target, nids, of_mount(kind));
         // The cache of data has limits of its own, and names are looked up in advance.
         let in_flight_max = if kind == TargetKind::Ost { OST_IN_FLIGHT } else { WINDOW_MAX };
-        let target = Target { client: uuid, replays_locks: true, in_flight_max, ..target };
+        let target = Target {
+            client: uuid,
+            replays_locks: true,
+            in_flight_max,
+            modifying_max: CHANGES_IN_FLIGHT,
+            ..target
+        };
         let import = core.connect(cx.mount, target);
         if let Some(mount) = core.mounts.get_mut(&cx.mount) {
             let known = if kind == TargetKind::Mdt { &mut mount.mdts } else { &mut mount.osts };

@@ -43,7 +43,7 @@ pub struct Settings {
     pub random: [u64; 2],
     /// How long after its change an inode is left to its changer, in seconds. Spec: mdt-ost §5.6.
     pub ctime_age_limit: i64,
-    /// How many changes a client may have under way.
+    /// How many changes a client may have under way: as many as it makes in a round trip of a long link.
     pub changes_max: u16,
     /// The largest read of a directory, and the largest read or write of data, in bytes.
     pub brw_size: u32,
@@ -59,7 +59,7 @@ impl Default for Settings {
             index: 0,
             random: [0; 2],
             ctime_age_limit: 10,
-            changes_max: 8,
+            changes_max: 64,
             brw_size: 4 << 20,
             reserved: 512 << 20,
             xattr_max: 65_536,

@@ -47,13 +47,10 @@ impl Opened {
         }
     }
 
-    /// Closes a file; what was written to one of Lustre is on disk then.
-    fn close(self, written: bool) -> Result<(), Errno> {
+    /// Closes a file that was read.
+    fn close(self) -> Result<(), Errno> {
         match self {
-            Self::Remote(file) => {
-                let synced = if written { file.sync() } else { Ok(()) };
-                synced.and(file.close())
-            }
+            Self::Remote(file) => file.close(),
             Self::Local(_) => Ok(()),
         }
     }
@@ -74,9 +71,8 @@ pub(super) fn copy(from: &Place, meta: &Meta, to: &Place) -> Result<u64, String>
         target.write(at, part).map_err(|error| wrong(to, error))?;
         at += len;
     }
-    target.close(true).map_err(|error| wrong(to, error))?;
-    source.close(false).map_err(|error| wrong(from, error))?;
-    to.finish(meta)?;
+    to.finish(target, meta)?;
+    source.close().map_err(|error| wrong(from, error))?;
     Ok(at)
 }
 
@@ -98,8 +94,8 @@ pub(super) fn compare(from: &Place, meta: &Meta, to: &Place) -> Result<u64, Stri
         }
         at += wanted.len() as u64;
     }
-    source.close(false).map_err(|error| wrong(from, error))?;
-    copy.close(false).map_err(|error| wrong(to, error))?;
+    source.close().map_err(|error| wrong(from, error))?;
+    copy.close().map_err(|error| wrong(to, error))?;
     Ok(at)
 }
 

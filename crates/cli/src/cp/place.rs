@@ -157,8 +157,9 @@ impl Place {
         let mode = mode & PERMISSIONS | 0o700;
         let made = match self {
             Self::Local(path) => {
-                let made = fs::create_dir(path).map_err(errno);
-                made.and_then(|()| set_mode(path, mode))
+                let made = fs::create_dir(path);
+                let mode = fs::Permissions::from_mode(mode);
+                made.and_then(|()| fs::set_permissions(path, mode)).map_err(errno)
             }
             Self::Remote(remote) => remote.0.mkdir(&remote.1, mode).map(drop),
         };
@@ -217,21 +218,22 @@ impl Place {
         opened.map_err(|error| self.failed(error))
     }
 
-    /// Gives a file that was written its permissions and its time.
-    pub(super) fn finish(&self, meta: &Meta) -> Result<(), String> {
-        let done = match self {
-            Self::Local(path) => {
-                set_mode(path, meta.mode).and_then(|()| set_time(path, meta.mtime))
-            }
-            Self::Remote(remote) => {
-                let (mount, path) = &**remote;
-                let caller = Caller::of_process();
+    /// Closes a file that was written, with its permissions and its time. One of Lustre is on disk then.
+    pub(super) fn finish(&self, written: Opened, meta: &Meta) -> Result<(), String> {
+        let done = match (self, written) {
+            (Self::Remote(remote), Opened::Remote(file)) => {
+                let (caller, fid) = (Caller::of_process(), file.inner().fid());
                 let (mode, mtime) = (Some(meta.mode), Some(SetTime::At(meta.mtime)));
                 let change = Change { mode, mtime, ..Change::default() };
-                mount.find(path).and_then(|fid| {
-                    blocking::wait(mount.inner().setattr(&caller, fid, change)).map(drop)
+                let closed = file.sync().and(file.close());
+                closed.and_then(|()| {
+                    blocking::wait(remote.0.inner().setattr(&caller, fid, change)).map(drop)
                 })
             }
+            (_, Opened::Local(file)) => {
+                set_mode(&file, meta.mode).and_then(|()| set_time(&file, meta.mtime)).map_err(errno)
+            }
+            (Self::Local(_), Opened::Remote(_)) => Err(Errno::EBADF),
         };
         done.map_err(|error| self.failed(error))
     }
@@ -286,16 +288,15 @@ fn link(mount: &blocking::FileSystem, path: &[u8], target: &[u8]) -> Result<(), 
     blocking::wait(mount.inner().symlink(&caller, parent, &path[slash + 1..], target)).map(drop)
 }
 
-fn set_mode(path: &Path, mode: u32) -> Result<(), Errno> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(errno)
+fn set_mode(file: &fs::File, mode: u32) -> io::Result<()> {
+    file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-fn set_time(path: &Path, seconds: i64) -> Result<(), Errno> {
+fn set_time(file: &fs::File, seconds: i64) -> io::Result<()> {
     let since = std::time::Duration::from_secs(seconds.unsigned_abs());
     let time = match seconds < 0 {
         true => std::time::UNIX_EPOCH - since,
         false => std::time::UNIX_EPOCH + since,
     };
-    let file = fs::File::open(path).map_err(errno)?;
-    file.set_times(fs::FileTimes::new().set_modified(time)).map_err(errno)
+    file.set_times(fs::FileTimes::new().set_modified(time))
 }

@@ -1,5 +1,7 @@
 //! A tree of files: several are copied at once.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -40,12 +42,49 @@ pub(super) struct Tree {
     changed: Condvar,
 }
 
+/// What is found somewhere, and where it goes.
+type Item = (Place, Found, Place);
+
+/// The directories of which something is left to do, in the order in which they were listed.
 #[derive(Default)]
 struct Work {
-    /// The last one is the next: a directory is finished before others are listed.
-    waiting: Vec<(Place, Found, Place)>,
+    directories: BTreeMap<u64, Directory>,
+    listed: u64,
+}
+
+#[derive(Default)]
+struct Directory {
+    /// Directories come last, so that there are few of which something waits.
+    waiting: VecDeque<Item>,
     /// How many are being done.
     running: usize,
+}
+
+impl Work {
+    fn add(&mut self, items: VecDeque<Item>) {
+        if !items.is_empty() {
+            self.listed += 1;
+            self.directories.insert(self.listed, Directory { waiting: items, running: 0 });
+        }
+    }
+
+    /// Takes the next item, with the number of its directory: that in which the fewest are being done, since
+    /// files of one directory are made one after the other, and among equals the last one.
+    fn take(&mut self) -> Option<(u64, Item)> {
+        let left = self.directories.iter_mut().rev().filter(|(_, one)| !one.waiting.is_empty());
+        let (number, directory) = left.min_by_key(|(_, one)| one.running)?;
+        directory.running += 1;
+        Some((*number, directory.waiting.pop_front()?))
+    }
+
+    fn done(&mut self, number: u64) {
+        if let Entry::Occupied(mut entry) = self.directories.entry(number) {
+            entry.get_mut().running -= 1;
+            if entry.get().running == 0 && entry.get().waiting.is_empty() {
+                entry.remove();
+            }
+        }
+    }
 }
 
 /// The end of the work on something.
@@ -78,7 +117,7 @@ impl Tree {
         (from, found, to): (&Place, &Found, &Place),
         mut report: impl FnMut(Event),
     ) -> Totals {
-        self.work().waiting.push((from.clone(), found.clone(), to.clone()));
+        self.work().add(VecDeque::from([(from.clone(), found.clone(), to.clone())]));
         let (sender, results) = channel();
         let mut totals = Totals::default();
         std::thread::scope(|scope| {
@@ -115,19 +154,19 @@ impl Tree {
         loop {
             let mut work = self.work();
             let next = loop {
-                match work.waiting.pop() {
+                match work.take() {
                     Some(next) => break next,
-                    None if work.running == 0 => return,
+                    None if work.directories.is_empty() => return,
                     None => {
                         let waited = self.changed.wait(work);
                         work = waited.unwrap_or_else(PoisonError::into_inner);
                     }
                 }
             };
-            work.running += 1;
             drop(work);
-            let outcome = self.one(&next.0, &next.1, &next.2, results);
-            self.work().running -= 1;
+            let (directory, (from, found, to)) = next;
+            let outcome = self.one(&from, &found, &to, results);
+            self.work().done(directory);
             self.changed.notify_all();
             // The receiver waits for all of them.
             let _ = results.send(outcome);
@@ -183,18 +222,21 @@ impl Tree {
         to: &Place,
         results: &Sender<Result<Outcome, String>>,
     ) -> Result<(), String> {
+        let mut items = VecDeque::new();
         for name in from.list()? {
             let place = from.join(&name);
             match place.look() {
-                Ok(Some(found)) => {
-                    self.work().waiting.push((place, found, to.join(&name)));
-                    self.changed.notify_one();
+                Ok(Some(found @ Found::Directory { .. })) => {
+                    items.push_back((place, found, to.join(&name)));
                 }
+                Ok(Some(found)) => items.push_front((place, found, to.join(&name))),
                 // It was removed meanwhile.
                 Ok(None) => {}
                 Err(why) => drop(results.send(Err(why))),
             }
         }
+        self.work().add(items);
+        self.changed.notify_all();
         Ok(())
     }
 }
@@ -215,6 +257,30 @@ mod tests {
             }
         });
         (totals, failures)
+    }
+
+    #[test]
+    fn work_is_spread_over_directories() {
+        let items = |names: &[&str]| {
+            let item = |name: &&str| (Place::local(name), Found::Other, Place::local(name));
+            names.iter().map(item).collect()
+        };
+        let mut work = Work::default();
+        work.add(items(&["a1", "a2", "a3"]));
+        work.add(items(&["b1", "b2"]));
+        let next = |work: &mut Work| {
+            work.take().map(|(number, (from, ..))| (number, from.to_string())).unwrap()
+        };
+        let four = [0; 4].map(|_| next(&mut work));
+        assert_eq!(four.each_ref().map(|(_, name)| name.as_str()), ["b1", "a1", "b2", "a2"]);
+        work.done(four[1].0);
+        assert_eq!(next(&mut work).1, "a3");
+        for number in [1, 1, 2] {
+            work.done(number);
+            assert!(work.take().is_none() && !work.directories.is_empty(), "some are being done");
+        }
+        work.done(2);
+        assert!(work.directories.is_empty());
     }
 
     #[test]
