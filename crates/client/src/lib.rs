@@ -66,6 +66,7 @@ mod mounting;
 mod networks;
 mod nodemaps;
 mod parameters;
+mod quota;
 #[cfg(test)]
 mod recorded;
 mod session;
@@ -92,6 +93,7 @@ pub use inbox::Reply;
 pub use members::{Member, Members};
 pub use networks::{networks_of, route};
 pub use parameters::Setting;
+pub use quota::{QuotaOwner, QuotaQuestion};
 pub use session::{Interrupter, Session, SessionOptions};
 pub use usage::Usage;
 pub use watch::{Dropped, Stale, Watcher};

@@ -85,7 +85,11 @@ impl Members {
 
     /// Sends each target a request, then waits for the replies. A target that recovers is asked again
     /// until it has done so: it refuses light connections meanwhile. Spec: ptlrpc-ldlm-mgs §15.3.
-    fn each(&self, session: &Session, request: impl Fn(TargetKind) -> Request) -> Vec<Reply> {
+    pub(crate) fn each(
+        &self,
+        session: &Session,
+        request: impl Fn(TargetKind) -> Request,
+    ) -> Vec<Reply> {
         let begin = |member: &Member| -> Result<(ImportId, RequestId), Errno> {
             let import = member.import?;
             Ok((import, session.request(import, request(member.target.kind))?))

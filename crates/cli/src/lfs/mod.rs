@@ -4,11 +4,13 @@ mod check;
 mod df;
 mod find;
 mod getstripe;
+mod ids;
 mod ls;
 mod mkdir;
 mod mount;
 mod names;
 mod place;
+mod quota;
 mod setstripe;
 mod targets;
 mod whole;
@@ -47,6 +49,7 @@ const EXAMPLES: &str = "Examples:
   fulmar lfs df -h /mnt/lustre
   fulmar lfs df 10.0.0.1@tcp:/lustre
   fulmar lfs df -h 10.0.0.1@tcp:10.0.0.2@tcp:/lustre     (an MGS with a failover node)
+  fulmar lfs quota -h -u alice /mnt/lustre
   fulmar lfs check servers 10.0.0.1@tcp:/lustre --timeout 10
   fulmar lfs osts 10.0.0.1@tcp:/lustre --json
   fulmar lfs setstripe -c 4 -S 4M /mnt/lustre/wide
@@ -56,6 +59,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     Df(df::Args),
+    Quota(quota::Args),
     /// List the OSTs
     Osts(whole::WholeArgs),
     /// List the MDTs
@@ -73,6 +77,7 @@ enum Command {
 pub(crate) fn main(args: Args) -> ExitCode {
     ExitCode::from(match args.command {
         Command::Df(args) => df::run(&args),
+        Command::Quota(args) => quota::run(&args),
         Command::Osts(args) => targets::run(&args, TargetKind::Ost),
         Command::Mdts(args) => targets::run(&args, TargetKind::Mdt),
         Command::Check(args) => check::run(&args),

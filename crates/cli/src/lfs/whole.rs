@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, FsTarget, special};
+use fulmar_client::{Address, FsTarget, Members, QuotaOwner, QuotaQuestion, special};
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::mdt::Statfs;
+use fulmar_lustre_wire::quota::QuotaLimits;
 use fulmar_rpc::import::TargetKind;
 use fulmar_wire::Order;
 
@@ -51,10 +52,21 @@ enum By {
 /// A device, and whether its server answers.
 pub(super) type Checked = (String, Result<(), Errno>);
 
+/// A kind of target, and what somebody uses on one of it.
+pub(super) type Used = (TargetKind, Result<QuotaLimits, Errno>);
+
 /// So many targets are asked at once.
 const AT_ONCE: usize = 32;
 
 impl WholeArgs {
+    /// Returns the place as it was given.
+    pub(super) fn given(&self) -> Option<String> {
+        self.place.as_ref().map(|place| match place {
+            Place::Mounted(path) => path.display().to_string(),
+            Place::Remote(address) => address.to_string(),
+        })
+    }
+
     /// Reaches the file systems, or reports why that failed, for `command`.
     pub(super) fn reach(&self, command: &str) -> Result<Vec<Whole>, Status> {
         match &self.place {
@@ -128,6 +140,34 @@ impl Whole {
             }
         };
         wanted.into_iter().zip(answers).collect()
+    }
+
+    /// Returns the limits of an owner, and what it uses on each target.
+    pub(super) fn quota(&mut self, owner: QuotaOwner) -> (Result<QuotaLimits, Errno>, Vec<Used>) {
+        let [mdts, osts] = [TargetKind::Mdt, TargetKind::Ost].map(|kind| self.targets(kind));
+        let first: Vec<FsTarget> = mdts.iter().take(1).cloned().collect();
+        let all = [mdts, osts].concat();
+        let (mut limits, used) = match &mut self.by {
+            By::Mount(at) => {
+                let get = |question: &[u8], targets: &[FsTarget]| -> Vec<_> {
+                    let question = [question, format!("{owner}.").as_bytes()].concat();
+                    let decode = |bytes: Vec<u8>| {
+                        QuotaLimits::decode(&bytes, Order::Little).map_err(|_| Errno::EPROTO)
+                    };
+                    let answers = ask(at, &question, targets);
+                    answers.into_iter().map(|answer| answer.and_then(decode)).collect()
+                };
+                (get(special::QUOTA_LIMITS, &first), get(special::QUOTA_USED, &all))
+            }
+            By::Session(mount, _) => {
+                let members = mount.session.connect_targets(&all);
+                let used = members.quota(&mount.session, owner, QuotaQuestion::Used);
+                let first = Members(members.0.into_iter().take(first.len()).collect());
+                (first.quota(&mount.session, owner, QuotaQuestion::Limits), used)
+            }
+        };
+        let limits = limits.pop().unwrap_or(Err(Errno::ENODEV));
+        (limits, all.iter().map(|target| target.kind).zip(used).collect())
     }
 
     /// Returns whether those targets answer whose kind is wanted: OSTs, MDTs and the management service.

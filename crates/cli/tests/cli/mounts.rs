@@ -139,6 +139,43 @@ fn lfs_tells_of_the_targets_of_a_mount() {
 }
 
 #[test]
+fn lfs_tells_of_the_quotas_of_a_mount_and_of_an_address() {
+    let Some(mounted) = Mounted::start("lfs-quota", 64) else { return };
+    let user = 4711;
+    let before = mounted.output("lfs quota -q -u 4711 .");
+    assert_eq!(before.split_whitespace().nth(1), Some("0"), "{before}");
+    let file = mounted.directory.join("file");
+    fs::write(&file, vec![7; 1 << 20]).unwrap();
+    fs::File::open(&file).unwrap().sync_all().unwrap();
+    std::os::unix::fs::chown(&file, Some(user), Some(user)).unwrap();
+    // The objects get their owner some time after the file.
+    let begun = Instant::now();
+    let shown = loop {
+        let shown = mounted.output("lfs quota -u 4711 .");
+        if shown.lines().nth(2).is_some_and(|row| row.starts_with("              .    1024 ")) {
+            break shown;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{shown}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(
+        shown,
+        "Disk quotas for usr 4711 (uid 4711):\n     \
+         Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace \n              \
+         .    1024       0       0       -       1       0       0       - \n"
+    );
+    assert!(mounted.output("lfs quota -q -h -g 4711 .").contains("   1024k      0k "));
+    let both = mounted.output("lfs quota .");
+    assert!(both.contains("usr root (uid 0)") && both.contains("grp root (gid 0)"), "{both}");
+    // The mount has the address that would be taken.
+    let reach = format!("--interface 127.0.0.65 --port {}", mounted.lab.port);
+    let remote = mounted.output(&format!("lfs quota -q -u 4711 127.0.0.64@tcp:/lv {reach}"));
+    let row =
+        "127.0.0.64@tcp:/lv\n                   1024       0       0       -       1       0 ";
+    assert!(remote.starts_with(row), "{remote}");
+}
+
+#[test]
 fn lfs_find_and_mkdir_work_on_a_mount() {
     let Some(mounted) = Mounted::start("lfs-find", 62) else { return };
     mounted.output("lfs mkdir -i 0 -c 1 -m 0750 d");

@@ -21,6 +21,7 @@ use super::open::{Closed, OpenOptions};
 use super::request::{body, body_room, given_up, record};
 use super::targets::{Place, Question, place};
 use crate::machine::context::Context;
+use crate::quota::QuotaQuestion;
 
 pub use super::targets::read_targets;
 
@@ -39,6 +40,11 @@ pub const TARGETS: &[u8] = b"lustre.targets";
 pub const STATFS: &[u8] = b"lustre.statfs.";
 /// With a target behind it, `lustre.ping.OST:0`: empty if it answers. Read-only.
 pub const PING: &[u8] = b"lustre.ping.";
+/// With an owner and a target behind it, `lustre.quota.used.usr:1000.OST:0`: what the owner uses there, a
+/// [`QuotaLimits`](fulmar_lustre_wire::quota::QuotaLimits). Read-only.
+pub const QUOTA_USED: &[u8] = b"lustre.quota.used.";
+/// With an owner and the first MDT behind it, `lustre.quota.limits.usr:1000.MDT:0`: its limits. Read-only.
+pub const QUOTA_LIMITS: &[u8] = b"lustre.quota.limits.";
 /// With a number behind it, `lustre.parameters.0`: names of parameters of the mount, each with slashes and on a line, from
 /// the one with that number on; as many as fit. Read-only.
 pub const PARAMETERS: &[u8] = b"lustre.parameters.";
@@ -77,6 +83,15 @@ impl Special {
                     }
                 }
                 let text = |prefix| name.strip_prefix(prefix).map(std::str::from_utf8);
+                let asked =
+                    [(QUOTA_USED, QuotaQuestion::Used), (QUOTA_LIMITS, QuotaQuestion::Limits)];
+                for (prefix, question) in asked {
+                    if let Some(of) = text(prefix) {
+                        let (owner, of) = of.ok()?.split_once('.')?;
+                        let question = Question::Quota(owner.parse().ok()?, question);
+                        return Some(Self::Target(question, place(of)?));
+                    }
+                }
                 if let Some(from) = text(PARAMETERS) {
                     return from.ok()?.parse().ok().map(Self::Parameters);
                 }
@@ -95,7 +110,8 @@ impl Context {
     /// layout that is not cached.
     ///
     /// # Errors
-    /// ENODATA if there is none, EPERM for paths that the caller might not find, and what the server says.
+    /// ENODATA if there is none, EPERM for paths that the caller might not find and quotas of others, and what the server
+    /// says.
     pub(crate) async fn get_special(
         &self,
         caller: &Caller,
@@ -110,6 +126,9 @@ impl Context {
             Special::Layout => self.default_layout(caller, fid).await,
             Special::Fid => Ok(fid.to_string().into_bytes()),
             Special::Targets => self.targets(),
+            Special::Target(Question::Quota(owner, _), _) if !owner.may_be_asked_by(caller) => {
+                Err(Errno::EPERM)
+            }
             Special::Target(question, of) => self.ask(of, question).await,
             Special::Parameters(from) => self.tunables(from),
             Special::Parameter(name) => self.tunable(&name),
@@ -206,6 +225,10 @@ mod tests {
         let of = (TargetKind::Ost, 3);
         assert_eq!(Special::of(b"lustre.ping.OST:3"), Some(Special::Target(Question::Ping, of)));
         assert_eq!((Special::of(b"lustre.ping.OST"), Special::of(b"lustre.statfs.")), (None, None));
+        let quota = Question::Quota("usr:1000".parse().unwrap(), QuotaQuestion::Used);
+        let special = Special::of(b"lustre.quota.used.usr:1000.OST:3");
+        assert_eq!(special, Some(Special::Target(quota, of)));
+        assert_eq!(Special::of(b"lustre.quota.used.usr:1000"), None);
         let name = "osc/lv-OST0000-osc-0/import";
         let special = Special::of(&[PARAMETER, name.as_bytes()].concat());
         assert_eq!(special, Some(Special::Parameter(name.to_owned())));

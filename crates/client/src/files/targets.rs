@@ -1,4 +1,5 @@
-//! The targets of a mount as attributes of its files: which there are, how full each is, and whether it answers.
+//! The targets of a mount as attributes of its files: which there are, how full each is, what somebody uses there, and
+//! whether it answers.
 //! They are how programs such as `lfs df` learn that.
 
 use std::fmt::Write;
@@ -16,6 +17,7 @@ use futures_util::future::{Either, select};
 use crate::FsTarget;
 use crate::machine::context::Context;
 use crate::members::{ping, statfs};
+use crate::quota::{self, QuotaOwner, QuotaQuestion};
 
 /// How long a target is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) enum Question {
     Statfs,
     Ping,
+    Quota(QuotaOwner, QuotaQuestion),
 }
 
 /// A target by its kind and its index, as [`FsTarget::place`] names it.
@@ -87,7 +90,8 @@ impl Context {
         Ok(text.into_bytes())
     }
 
-    /// Asks a target, and returns its answer: a [`Statfs`] as on the wire, or nothing. One round trip.
+    /// Asks a target, and returns its answer: a [`Statfs`] or a [`QuotaLimits`](fulmar_lustre_wire::quota::QuotaLimits) as on
+    /// the wire, or nothing. One round trip.
     ///
     /// # Errors
     /// ENODATA if there is no such target or it is not active, EAGAIN if it is not connected, ETIMEDOUT if it does
@@ -95,7 +99,10 @@ impl Context {
     pub(crate) async fn ask(&self, of: Place, question: Question) -> Result<Vec<u8>, Errno> {
         let import = self.import_of(of)?;
         let request = match question {
-            Question::Statfs if of.0 == TargetKind::Mgs => return Err(Errno::EOPNOTSUPP),
+            Question::Statfs | Question::Quota(..) if of.0 == TargetKind::Mgs => {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            Question::Quota(owner, asked) => quota::request(of.0, owner, asked),
             Question::Statfs => statfs(of.0),
             Question::Ping => ping(),
         };
@@ -105,6 +112,7 @@ impl Context {
                 let found: Statfs = reply.require(&STATFS).map_err(|_| Errno::EPROTO)?;
                 Ok(found.to_bytes())
             }
+            Question::Quota(..) => Ok(quota::answer(&reply)?.to_bytes()),
             Question::Ping => Ok(Vec::new()),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::super::ids;
 use super::conditions::{Condition, Number, Sign, Test, Time};
 
 /// What is wanted.
@@ -62,8 +63,8 @@ fn test(name: &str, value: &mut dyn FnMut() -> Result<String, String>) -> Result
         "ctime" | "C" => Test::Age(Time::Changed, age(&value()?)?),
         "uid" => Test::Uid(number(&value()?)?),
         "gid" => Test::Gid(number(&value()?)?),
-        "user" | "u" => Test::Uid(id("/etc/passwd", &value()?)?),
-        "group" | "g" => Test::Gid(id("/etc/group", &value()?)?),
+        "user" | "u" => Test::Uid(id(ids::USERS, &value()?)?),
+        "group" | "g" => Test::Gid(id(ids::GROUPS, &value()?)?),
         "ost" | "obd" | "O" => {
             let all = value()?;
             Test::Ost(all.split(',').map(ost).collect::<Result<_, _>>()?)
@@ -141,17 +142,9 @@ fn kind(text: &str) -> Result<u32, String> {
     })
 }
 
-/// Returns the number of a user or a group that a file of the system names.
+/// Returns a user or a group that a file of the system names.
 fn id(file: &str, text: &str) -> Result<Number, String> {
-    if let Ok(value) = text.parse() {
-        return Ok(Number { sign: Sign::Equal, value, unit: 1 });
-    }
-    let table = std::fs::read_to_string(file).unwrap_or_default();
-    let found = table.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next()? == text).then(|| fields.nth(1)?.parse().ok())?
-    });
-    let value = found.ok_or(format!("{file} has no {text}: give a number"))?;
+    let value = ids::number(file, text)?.into();
     Ok(Number { sign: Sign::Equal, value, unit: 1 })
 }
 
