@@ -92,6 +92,6 @@ pub mod window;
 mod writer;
 
 pub use cache::{
-    Bytes, Cache, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, Reply,
-    Rpc, RpcId, Settings, TargetView, WriteError,
+    Bytes, Cache, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output,
+    PageCounts, Reply, Rpc, RpcId, Settings, TargetView, WriteError,
 };

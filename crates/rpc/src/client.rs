@@ -150,6 +150,11 @@ impl Client {
         self.imports.get(&id)
     }
 
+    /// See [`Import::clear_stats`].
+    pub fn clear_stats(&mut self, id: ImportId) {
+        self.with(id, |import, _| import.clear_stats());
+    }
+
     /// See [`Import::release`].
     pub fn release(&mut self, id: ImportId, open: RequestId, close: u64) {
         self.with(id, |import, _| import.release(open, close));

@@ -283,6 +283,8 @@ fn lctl_tells_and_sets_the_parameters_of_a_mount() {
     let output = |words: &str| mounted.output(&lctl(words));
     let listed = output("list_param osc.*.*");
     assert_eq!(listed.lines().count(), 16, "{listed}");
+    let listed = output("list_param llite.*.*");
+    assert!(listed.contains(".stats\n") && listed.contains(".read_ahead_stats\n"), "{listed}");
     let names = output("get_param -N llite.*.max_cached_mb osc.*.import");
     let names: Vec<&str> = names.lines().collect();
     assert!(names[0].starts_with("llite.lv-") && names[0].ends_with(".max_cached_mb"));
@@ -301,6 +303,7 @@ fn lctl_tells_and_sets_the_parameters_of_a_mount() {
     let locks = output("get_param -n ldlm.namespaces.*.lock_count");
     assert!(locks.lines().count() == 3 && locks.lines().all(|line| line.parse::<u64>().is_ok()));
     assert_eq!(output("get_param -n osc.*.checksums"), "1\n1\n");
+    counters_are_shown_and_cleared(&mounted, &output);
 
     let set = output("set_param osc.*.max_dirty_mb=96 osc.*.max_rpcs_in_flight=16");
     assert_eq!(set.matches("max_dirty_mb=96\n").count(), 2, "{set}");
@@ -321,4 +324,37 @@ fn lctl_tells_and_sets_the_parameters_of_a_mount() {
         assert_eq!((status, out.as_str()), (256 - expected, ""), "{command}: {err}");
         assert!(err.contains(why), "{command}: {err}");
     }
+}
+
+/// What users and RPCs have done on a mount is told, and begins again when it is written to; checksums are switched.
+fn counters_are_shown_and_cleared(mounted: &Mounted, output: &dyn Fn(&str) -> String) {
+    let file = mounted.directory.join("file");
+    output(
+        "set_param -n llite.*.stats=0 llite.*.read_ahead_stats=0 osc.*.stats=0 osc.*.rpc_stats=0",
+    );
+    let cleared = output("get_param -n llite.*.stats");
+    assert!(cleared.starts_with("snapshot_time ") && !cleared.contains("read_bytes"), "{cleared}");
+    assert!(!output("get_param -n osc.*.stats").contains("ost_"));
+    // What was written is cached: nothing is missed.
+    assert_eq!(fs::read(&file).unwrap().len(), 3_000_000);
+    let stats = output("get_param -n llite.*.stats");
+    let sum = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+        line.map_or(0, |line| line.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap())
+    };
+    assert_eq!(sum(&stats, "read_bytes"), 3_000_000, "{stats}");
+    for name in ["open", "close", "read"] {
+        let line = stats.lines().find(|line| line.starts_with(&format!("{name:35} ")));
+        assert!(line.is_some_and(|line| line.contains(" samples [usecs] ")), "{name}: {stats}");
+    }
+    let pages = output("get_param -n llite.*.read_ahead_stats");
+    assert!(pages.contains("\nhits   ") && !pages.contains("misses"), "{pages}");
+    assert_eq!(output("set_param osc.*.checksums=0").matches("checksums=0\n").count(), 2);
+    assert_eq!(output("get_param -n osc.*.checksums"), "0\n0\n");
+    fs::write(&file, vec![7; 3_000_000]).unwrap();
+    fs::File::open(&file).unwrap().sync_all().unwrap();
+    let stats = output("get_param -n osc.*.stats");
+    assert!(stats.contains("\nost_write "), "{stats}");
+    output("set_param -n osc.*.checksums=1");
+    assert_eq!(output("get_param -n osc.*.checksums"), "1\n1\n");
 }

@@ -10,12 +10,13 @@ use fulmar_rpc::import::RequestId;
 
 use super::filesystem::FileSystem;
 use crate::DataSettings;
-use crate::data::state::Part;
+use crate::data::state::{OpenKey, Part};
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
 use crate::files::caller::Caller;
 use crate::files::mount::Open;
 use crate::files::open::{Closed, OpenOptions, Opened};
+use crate::files::operations::Op;
 use crate::machine::context::Context;
 
 /// An open file. It is closed by [`File::close`], or in the background when it is dropped.
@@ -82,8 +83,8 @@ impl File {
             let count = left.min(DataSettings::READ_MAX);
             let (caller, file) = (self.caller.clone(), (self.key, self.fid()));
             let read =
-                move |cx: Context| async move { cx.read_at(&caller, file, (at, count)).await };
-            let parts = self.file_system.run(read).await?;
+                move |cx: Context| async move { cx.read_counted(&caller, file, (at, count)).await };
+            let parts = self.file_system.counted(Op::Read, read).await?;
             let found: usize = parts.iter().map(Part::len).sum();
             whole.reserve(found);
             for part in parts {
@@ -124,7 +125,8 @@ impl File {
         self.is_modified.store(true, Ordering::Release);
         let (caller, file, data) = (self.caller.clone(), (self.key, self.fid()), data.into());
         self.file_system
-            .run(move |cx| async move {
+            .counted(Op::Write, move |cx| async move {
+                cx.count_bytes(Op::WriteBytes, data.len() as u64);
                 match offset {
                     None => cx.append(&caller, file, data).await,
                     Some(at) => cx.write_at(&caller, file, (at, data)).await.map(|()| at),
@@ -157,7 +159,9 @@ impl File {
         self.is_modified.store(true, Ordering::Release);
         let (caller, fid) = (self.caller.clone(), self.fid());
         self.file_system
-            .run(move |cx| async move { cx.allocate(&caller, fid, (offset, len), how).await })
+            .counted(Op::Fallocate, move |cx| async move {
+                cx.allocate(&caller, fid, (offset, len), how).await
+            })
             .await
     }
 
@@ -168,7 +172,7 @@ impl File {
     pub async fn seek(&self, offset: u64, what: Seek) -> Result<u64, Errno> {
         let (caller, fid) = (self.caller.clone(), self.fid());
         self.file_system
-            .run(move |cx| async move { cx.seek(&caller, fid, offset, what).await })
+            .counted(Op::Seek, move |cx| async move { cx.seek(&caller, fid, offset, what).await })
             .await
     }
 
@@ -179,7 +183,9 @@ impl File {
     /// EIO if it is lost, and what the servers say, also of earlier writes.
     pub async fn sync(&self, only_data: bool) -> Result<(), Errno> {
         let (caller, file) = (self.caller.clone(), (self.key, self.fid()));
-        self.file_system.run(move |cx| async move { cx.sync(&caller, file, only_data).await }).await
+        self.file_system
+            .counted(Op::Fsync, move |cx| async move { cx.sync(&caller, file, only_data).await })
+            .await
     }
 
     /// Tells the error of a write which the cache could not write, as [`File::close`] does. No round trip.
@@ -208,7 +214,7 @@ impl File {
         let (key, open) = (self.key, self.open.clone());
         let is_modified = self.is_modified.load(Ordering::Acquire);
         self.file_system
-            .run(move |cx| async move {
+            .counted(Op::Close, move |cx| async move {
                 let written = cx.close_data(key).await;
                 let closed = cx.closed(open.fid, is_modified);
                 let closed = cx.close(key, &open, closed).await;
@@ -235,6 +241,19 @@ impl Drop for File {
 }
 
 impl Context {
+    /// Reads, and counts the bytes.
+    async fn read_counted(
+        &self,
+        caller: &Caller,
+        file: (OpenKey, Fid),
+        range: (u64, u64),
+    ) -> Result<Vec<Part>, Errno> {
+        let parts = self.read_at(caller, file, range).await?;
+        let found: usize = parts.iter().map(Part::len).sum();
+        self.count_bytes(Op::ReadBytes, found as u64);
+        Ok(parts)
+    }
+
     /// Returns what the MDT is told when a file is closed.
     pub(crate) fn closed(&self, fid: Fid, is_modified: bool) -> Closed {
         if !is_modified {

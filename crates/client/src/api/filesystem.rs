@@ -1,17 +1,14 @@
 //! A mounted file system.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::mdt::XattrFlags;
 use fulmar_lustre_wire::{Fid, Opcode, Uuid};
 use fulmar_rpc::import::TargetKind;
 use futures_channel::oneshot;
-use futures_util::future::{Either, select};
 
 use super::file::File;
 use super::node::ClientNode;
@@ -19,11 +16,11 @@ use crate::files::attributes::{Attributes, Change, Entry};
 use crate::files::caller::Caller;
 use crate::files::create::New;
 use crate::files::directory::DirectoryItem;
-use crate::files::flock::FileLock;
 use crate::files::inode::is_directory as is_directory_mode;
 use crate::files::layout::FileLayout;
 use crate::files::mount::MountState;
 use crate::files::open::{Closed, OpenOptions};
+use crate::files::operations::Op;
 use crate::machine::MountId;
 use crate::machine::context::Context;
 use crate::{Usage, mounting};
@@ -120,7 +117,8 @@ impl FileSystem {
     /// ESTALE if it does not exist any more, and what the servers say.
     pub async fn getattr(&self, caller: &Caller, file: Fid) -> Result<Attributes, Errno> {
         let caller = caller.clone();
-        self.run(move |cx| async move { cx.getattr(&caller, file, true).await }).await
+        self.counted(Op::GetAttr, move |cx| async move { cx.getattr(&caller, file, true).await })
+            .await
     }
 
     /// Changes attributes. One round trip, one more for times of a regular file, and two for its size.
@@ -134,7 +132,8 @@ impl FileSystem {
         change: Change,
     ) -> Result<Attributes, Errno> {
         let caller = caller.clone();
-        self.run(move |cx| async move { cx.setattr(&caller, file, change).await }).await
+        let op = if change.size.is_some() { Op::Truncate } else { Op::SetAttr };
+        self.counted(op, move |cx| async move { cx.setattr(&caller, file, change).await }).await
     }
 
     /// Has a file lose what makes it run as its owner or its group, because somebody writes it who may not
@@ -161,8 +160,12 @@ impl FileSystem {
     ) -> Result<File, Errno> {
         let (user, name, wanted) = (caller.clone(), name.to_vec(), options.clone());
         let opened = self
-            .run(move |cx| async move {
+            .counted(Op::Open, move |cx| async move {
+                let begun = cx.core().now;
                 let opened = cx.open_name(&user, parent, &name, &wanted).await?;
+                if opened.is_new {
+                    cx.count(Op::Create, begun, &Ok(()));
+                }
                 cx.truncated(&user, opened, &wanted).await
             })
             .await?;
@@ -181,7 +184,7 @@ impl FileSystem {
     ) -> Result<File, Errno> {
         let (user, wanted) = (caller.clone(), options.clone());
         let opened = self
-            .run(move |cx| async move {
+            .counted(Op::Open, move |cx| async move {
                 let opened = cx.open_fid(&user, file, &wanted).await?;
                 cx.truncated(&user, opened, &wanted).await
             })
@@ -213,7 +216,10 @@ impl FileSystem {
         from: u64,
     ) -> Result<(Vec<DirectoryItem>, Option<u64>), Errno> {
         let caller = caller.clone();
-        self.run(move |cx| async move { cx.read_directory(&caller, directory, from).await }).await
+        self.counted(Op::ReadDir, move |cx| async move {
+            cx.read_directory(&caller, directory, from).await
+        })
+        .await
     }
 
     /// Creates a directory. One round trip.
@@ -267,7 +273,13 @@ impl FileSystem {
         new: New,
     ) -> Result<Entry, Errno> {
         let (caller, name) = (caller.clone(), name.to_vec());
-        self.run(move |cx| async move { cx.create(&caller, parent, &name, new).await }).await
+        let op = match new {
+            New::Directory(_) => Op::MkDir,
+            New::Special(..) => Op::Mknod,
+            New::Symlink(_) => Op::Symlink,
+        };
+        self.counted(op, move |cx| async move { cx.create(&caller, parent, &name, new).await })
+            .await
     }
 
     /// Returns what a symbolic link points to. One round trip the first time.
@@ -291,7 +303,8 @@ impl FileSystem {
         name: &[u8],
     ) -> Result<(), Errno> {
         let (caller, name) = (caller.clone(), name.to_vec());
-        self.run(move |cx| async move { cx.link(&caller, file, parent, &name).await }).await
+        self.counted(Op::Link, move |cx| async move { cx.link(&caller, file, parent, &name).await })
+            .await
     }
 
     /// Removes the name of a file that is not a directory. One round trip.
@@ -300,7 +313,11 @@ impl FileSystem {
     /// ENOENT, EISDIR, and what the server says.
     pub async fn unlink(&self, caller: &Caller, parent: Fid, name: &[u8]) -> Result<(), Errno> {
         let (caller, name) = (caller.clone(), name.to_vec());
-        self.run(move |cx| async move { cx.unlink(&caller, parent, &name, false).await }).await
+        self.counted(
+            Op::Unlink,
+            move |cx| async move { cx.unlink(&caller, parent, &name, false).await },
+        )
+        .await
     }
 
     /// Removes an empty directory. One round trip.
@@ -309,7 +326,11 @@ impl FileSystem {
     /// ENOENT, ENOTDIR, ENOTEMPTY, and what the server says.
     pub async fn rmdir(&self, caller: &Caller, parent: Fid, name: &[u8]) -> Result<(), Errno> {
         let (caller, name) = (caller.clone(), name.to_vec());
-        self.run(move |cx| async move { cx.unlink(&caller, parent, &name, true).await }).await
+        self.counted(
+            Op::RmDir,
+            move |cx| async move { cx.unlink(&caller, parent, &name, true).await },
+        )
+        .await
     }
 
     /// Renames a file, in place of the one that has the new name. One round trip.
@@ -323,108 +344,10 @@ impl FileSystem {
         (to, new): (Fid, &[u8]),
     ) -> Result<(), Errno> {
         let (caller, old, new) = (caller.clone(), old.to_vec(), new.to_vec());
-        self.run(move |cx| async move { cx.rename(&caller, (from, &old), (to, &new)).await }).await
-    }
-
-    /// Returns an extended attribute. One round trip for all of a file.
-    ///
-    /// # Errors
-    /// ENODATA if there is none.
-    pub async fn get_xattr(
-        &self,
-        caller: &Caller,
-        file: Fid,
-        name: &[u8],
-    ) -> Result<Vec<u8>, Errno> {
-        let (caller, name) = (caller.clone(), name.to_vec());
-        self.run(move |cx| async move { cx.get_xattr(&caller, file, &name).await }).await
-    }
-
-    /// Returns the names of all extended attributes. One round trip.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub async fn list_xattrs(&self, caller: &Caller, file: Fid) -> Result<Vec<Vec<u8>>, Errno> {
-        let caller = caller.clone();
-        let names = self.run(move |cx| async move { cx.list_xattrs(&caller, file).await }).await?;
-        Ok(names.iter().map(|name| name.as_bytes().to_vec()).collect())
-    }
-
-    /// Sets an extended attribute. One round trip. Access control lists are attributes.
-    ///
-    /// # Errors
-    /// EEXIST or ENODATA as the flags demand, and what the server says.
-    pub async fn set_xattr(
-        &self,
-        caller: &Caller,
-        file: Fid,
-        name: &[u8],
-        (value, flags): (&[u8], XattrFlags),
-    ) -> Result<(), Errno> {
-        let (caller, name, value) = (caller.clone(), name.to_vec(), Some((value.to_vec(), flags)));
-        self.run(move |cx| async move { cx.set_xattr(&caller, file, &name, value).await }).await
-    }
-
-    /// Removes an extended attribute. One round trip.
-    ///
-    /// # Errors
-    /// ENODATA if there is none, and what the server says.
-    pub async fn remove_xattr(&self, caller: &Caller, file: Fid, name: &[u8]) -> Result<(), Errno> {
-        let (caller, name) = (caller.clone(), name.to_vec());
-        self.run(move |cx| async move { cx.set_xattr(&caller, file, &name, None).await }).await
-    }
-
-    /// Locks a range of a file for a process. One round trip, or as long as others have it.
-    ///
-    /// # Errors
-    /// EAGAIN if others have it and it is not waited for, EDEADLK, and what the server says.
-    pub async fn lock(&self, file: Fid, lock: FileLock, waits: bool) -> Result<(), Errno> {
-        let never = std::future::pending();
-        self.run(move |cx| async move { cx.flock(file, lock, waits, never).await }).await
-    }
-
-    /// The same, waiting until `ends` is ready.
-    ///
-    /// # Errors
-    /// As [`FileSystem::lock`], and EINTR if the wait was ended: then it is not locked.
-    pub async fn lock_until(
-        &self,
-        file: Fid,
-        lock: FileLock,
-        ends: impl Future<Output = ()> + Send,
-    ) -> Result<(), Errno> {
-        let (end, ended) = oneshot::channel::<()>();
-        let ended = async move {
-            if ended.await.is_err() {
-                std::future::pending().await
-            }
-        };
-        let locked =
-            pin!(self.run(move |cx| async move { cx.flock(file, lock, true, ended).await }));
-        match select(locked, pin!(ends)).await {
-            Either::Left((result, _)) => result,
-            Either::Right(((), locked)) => {
-                // The machine does not notice what happens outside.
-                self.begin(|_| async move { end.send(()).unwrap_or_default() });
-                locked.await
-            }
-        }
-    }
-
-    /// Unlocks a range of a file. One round trip.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub async fn unlock(&self, file: Fid, lock: FileLock) -> Result<(), Errno> {
-        self.run(move |cx| async move { cx.unflock(file, lock).await }).await
-    }
-
-    /// Returns a lock that is in the way of another one. One round trip.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub async fn test_lock(&self, file: Fid, lock: FileLock) -> Result<Option<FileLock>, Errno> {
-        self.run(move |cx| async move { cx.test_flock(file, lock).await }).await
+        self.counted(Op::Rename, move |cx| async move {
+            cx.rename(&caller, (from, &old), (to, &new)).await
+        })
+        .await
     }
 
     /// Returns the layout of a file. One round trip.
@@ -450,7 +373,7 @@ impl FileSystem {
     /// # Errors
     /// What the server says.
     pub async fn statfs(&self) -> Result<Usage, Errno> {
-        self.run(|cx| async move { cx.statfs().await }).await
+        self.counted(Op::Statfs, |cx| async move { cx.statfs().await }).await
     }
 
     /// Returns what operations of the mount use.
@@ -473,6 +396,28 @@ impl FileSystem {
             let _ = sender.send(operation.await);
         });
         waiting.await.unwrap_or(Err(Errno::EIO))
+    }
+
+    /// The same for an operation that is counted.
+    pub(super) async fn counted<T, F>(
+        &self,
+        op: Op,
+        operation: impl FnOnce(Context) -> F + Send + 'static,
+    ) -> Result<T, Errno>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        let counted = move |cx: Context| {
+            let operation = operation(cx.clone());
+            async move {
+                let begun = cx.core().now;
+                let result = operation.await;
+                cx.count(op, begun, &result);
+                result
+            }
+        };
+        self.run(counted).await
     }
 
     /// Begins an operation that nobody waits for.

@@ -4,8 +4,10 @@ pub mod blocking;
 mod cached;
 mod file;
 mod filesystem;
+mod locks;
 mod node;
 mod restarts;
+mod xattrs;
 
 pub use file::File;
 pub use filesystem::FileSystem;

@@ -35,6 +35,8 @@ pub(super) struct Transfer {
     /// All of its memory.
     pub(super) memory: Memory,
     pub(super) granted: ConnectData,
+    /// Whether there is a checksum of the data.
+    pub(super) is_checked: bool,
     /// Its target's handle of a lock that covers it.
     pub(super) handle: Handle,
 }
@@ -147,9 +149,11 @@ impl Context {
             (object, mount.data.gather(&rpc.memory)?)
         };
         let granted = self.granted(object.import);
+        let is_checked =
+            self.core().peer(object.import).is_none_or(|peer| !peer.shown.has_no_checksums);
         let at = rpc.ranges.first().map_or(0, |range| range.start);
         let handle = self.server_handle(&object, at);
-        Ok(Transfer { rpc, object, memory, granted, handle })
+        Ok(Transfer { rpc, object, memory, granted, is_checked, handle })
     }
 
     /// Attempts a transfer until it is done, or there is no hope.
@@ -197,9 +201,12 @@ impl Context {
         let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
         let file = mount.data.file_of(object.cached).ok_or(Errno::EIO)?;
         let mut body = described(object.file, &file.layout, object.place, object.id);
-        body.valid = body.valid | Valid::FLHANDLE | Valid::FLCKSUM | Valid::FLFLAGS;
+        body.valid = body.valid | Valid::FLHANDLE | Valid::FLFLAGS;
         body.handle = transfer.handle;
-        body.flags.checksum_kind = transfer.checksum_kind();
+        if transfer.is_checked {
+            body.valid = body.valid | Valid::FLCKSUM;
+            body.flags.checksum_kind = transfer.checksum_kind();
+        }
         if transfer.is_short() {
             body.flags.flags = body.flags.flags | ObdoFlags::SHORT_IO;
         }

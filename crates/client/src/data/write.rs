@@ -36,9 +36,14 @@ impl Context {
         let niobufs: Vec<Niobuf> = ranges.map(niobuf).collect();
         let summed = niobufs.iter().map(|one| (one.offset, u64::from(one.len)));
         let len = transfer.memory.len();
-        let sum = checksum(transfer.checksum_kind(), summed, &transfer.memory, len);
-        let sum = sum.ok_or(Errno::EPROTO)?;
-        body.nlink = sum;
+        let sum = match transfer.is_checked {
+            true => {
+                let sum = checksum(transfer.checksum_kind(), summed, &transfer.memory, len);
+                Some(sum.ok_or(Errno::EPROTO)?)
+            }
+            false => None,
+        };
+        body.nlink = sum.unwrap_or(0);
         if is_again {
             body.flags.flags = body.flags.flags | ObdoFlags::RECOV_RESEND;
         }
@@ -80,7 +85,7 @@ impl Context {
         &self,
         transfer: &Transfer,
         reply: &Message<'_>,
-        sum: u32,
+        sum: Option<u32>,
         granted: &mut u64,
     ) -> Result<Attempt, Errno> {
         let body: Option<Obdo> = reply.get(&OST_BODY).map_err(|_| Errno::EPROTO)?;
@@ -101,7 +106,7 @@ impl Context {
         if let Some(errno) = results.0.iter().find_map(|status| status.errno()) {
             return Ok(Attempt::Failed(errno));
         }
-        if body.valid.has(Valid::FLCKSUM) && body.nlink != sum {
+        if body.valid.has(Valid::FLCKSUM) && sum.is_some_and(|sum| sum != body.nlink) {
             return Ok(Attempt::Damaged(body.nlink));
         }
         let mut core = self.core();

@@ -1,5 +1,6 @@
 //! The state and the counters of a connection as text, in the forms of a kernel's client.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_rpc::import::{Import, State, Stats};
 use fulmar_rpc::stats::Histogram;
 
+use super::operations::Op;
 use super::tunables::PAGE;
 
 /// When something is shown, and when its counters began, since 1970.
@@ -19,6 +21,11 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
+    /// Returns it with another beginning, if there is one.
+    pub(crate) fn since(self, begun: Option<Duration>) -> Self {
+        Self { begun: begun.unwrap_or(self.begun), ..self }
+    }
+
     fn text(self, width: usize, colon: &str) -> String {
         let Self { now, begun } = self;
         let mut out = String::new();
@@ -46,23 +53,40 @@ pub(crate) fn cached(files: usize, memory: u64, used: u64) -> String {
     )
 }
 
+/// Returns the line of a counter, if there is something.
+fn line(name: &str, unit: &str, of: &Histogram) -> String {
+    let Histogram { count, min, max, sum, sum_squares, .. } = of;
+    match count {
+        0 => String::new(),
+        _ => format!("{name:35} {count} samples [{unit}] {min} {max} {sum} {sum_squares}\n"),
+    }
+}
+
+/// Returns the counters of what users do.
+pub(crate) fn operations(counts: &BTreeMap<Op, Histogram>, moment: Moment) -> String {
+    let lines = counts.iter().map(|(op, of)| line(op.name(), op.unit(), of));
+    moment.text(35, "") + &lines.collect::<String>()
+}
+
+/// Returns how many pages were found and missed by reads.
+pub(crate) fn pages_read(hits: u64, misses: u64, moment: Moment) -> String {
+    let mut out = moment.text(35, "");
+    for (name, count) in [("hits", hits), ("misses", misses)].into_iter().filter(|one| one.1 > 0) {
+        let _ = writeln!(out, "{name:35} {count} samples [pages]");
+    }
+    out
+}
+
 /// Returns the counters of a connection: its waits, and each operation.
 pub(crate) fn stats(stats: &Stats, moment: Moment) -> String {
     let mut out = moment.text(35, "");
-    let mut line = |name: &str, unit: &str, of: &Histogram| {
-        let Histogram { count, min, max, sum, sum_squares, .. } = of;
-        if *count > 0 {
-            let _ =
-                writeln!(out, "{name:35} {count} samples [{unit}] {min} {max} {sum} {sum_squares}");
-        }
-    };
-    line("req_waittime", "usecs", &waits(stats));
-    line("req_active", "reqs", &stats.in_flight);
-    line("read_bytes", "bytes", &stats.reads.bytes);
-    line("write_bytes", "bytes", &stats.writes.bytes);
+    out += &line("req_waittime", "usecs", &waits(stats));
+    out += &line("req_active", "reqs", &stats.in_flight);
+    out += &line("read_bytes", "bytes", &stats.reads.bytes);
+    out += &line("write_bytes", "bytes", &stats.writes.bytes);
     for (opcode, times) in &stats.operations {
         let name = opcode.name().map_or_else(|| opcode.0.to_string(), str::to_lowercase);
-        line(&name, "usecs", times);
+        out += &line(&name, "usecs", times);
     }
     out
 }
@@ -80,8 +104,13 @@ fn waits(stats: &Stats) -> Histogram {
     all
 }
 
-/// Returns how reads and writes are distributed. A row counts from its number up to that of the next.
-pub(crate) fn rpcs(stats: &Stats, view: &TargetView, moment: Moment) -> String {
+/// Returns how reads and writes are distributed, without those before. A row counts from its number up to that of the
+/// next.
+pub(crate) fn rpcs(
+    (stats, before): (&Stats, Option<&Stats>),
+    view: &TargetView,
+    moment: Moment,
+) -> String {
     let mut out = moment.text(25, ":");
     let (reads, writes) = (view.reads.in_flight, view.writes.in_flight);
     let _ = write!(
@@ -90,12 +119,22 @@ pub(crate) fn rpcs(stats: &Stats, view: &TargetView, moment: Moment) -> String {
          pending write pages:  {}\npending read pages:   0\n",
         view.dirty.div_ceil(PAGE)
     );
-    let times = |opcode| stats.operations.get(&opcode).copied().unwrap_or_default();
-    let bytes = [pages(&stats.reads.bytes), pages(&stats.writes.bytes)];
+    let of = |distributions: &dyn Fn(&Stats) -> [Buckets; 2]| {
+        let (mut now, before) = (distributions(stats), before.map(distributions));
+        for (now, before) in now.iter_mut().flatten().zip(before.iter().flatten().flatten()) {
+            *now = now.saturating_sub(*before);
+        }
+        now
+    };
+    let bytes = of(&|stats| [pages(&stats.reads.bytes), pages(&stats.writes.bytes)]);
     table(&mut out, "pages per rpc         rpcs", &bytes, 1);
-    let in_flight = [stats.reads.in_flight, stats.writes.in_flight].map(|one| one.buckets);
+    let in_flight =
+        of(&|stats| [stats.reads.in_flight, stats.writes.in_flight].map(|one| one.buckets));
     table(&mut out, "rpcs in flight        rpcs", &in_flight, 1);
-    let latency = [times(Opcode::OST_READ), times(Opcode::OST_WRITE)].map(|one| one.buckets);
+    let latency = of(&|stats| {
+        let times = |opcode| stats.operations.get(&opcode).copied().unwrap_or_default();
+        [times(Opcode::OST_READ), times(Opcode::OST_WRITE)].map(|one| one.buckets)
+    });
     table(&mut out, "RPC latency (us)       count", &latency, 0);
     out
 }
@@ -339,6 +378,29 @@ mod tests {
              ost_write                           1 samples [usecs] 3 3 3 9\n\
              ost_sync                            1 samples [usecs] 5 5 5 25\n"
         );
+    }
+
+    #[test]
+    fn operations_of_users_have_the_form_of_a_kernels_client() {
+        let mut counts: BTreeMap<Op, Histogram> = BTreeMap::new();
+        [386, 27731, 991]
+            .into_iter()
+            .for_each(|time| counts.entry(Op::Read).or_default().add(time));
+        [2, 8, 8].into_iter().for_each(|len| counts.entry(Op::ReadBytes).or_default().add(len));
+        let text = operations(&counts, MOMENT.since(Some(Duration::from_secs(2))));
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "start_time                          2.000000000 secs.nsecs",
+                "elapsed_time                        0.500000000 secs.nsecs",
+                "read_bytes                          3 samples [bytes] 2 8 18 132",
+                "read                                3 samples [usecs] 386 27731 29108 770139438",
+            ]
+        );
+        let text = pages_read(0, 1, MOMENT);
+        let last = text.lines().last().unwrap();
+        assert_eq!(last, "misses                              1 samples [pages]");
     }
 
     /// As the table of one read and seventeen writes of a page and one of two pages of a kernel's client.

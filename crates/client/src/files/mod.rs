@@ -18,6 +18,7 @@ pub(crate) mod locate;
 pub(crate) mod lookup;
 pub(crate) mod mount;
 pub(crate) mod open;
+pub(crate) mod operations;
 pub(crate) mod request;
 pub(crate) mod setattr;
 pub(crate) mod size;

@@ -15,6 +15,7 @@ use futures_channel::oneshot;
 
 use super::ahead::Ahead;
 use super::inode::{ATTRIBUTES, Inode};
+use super::operations::Operations;
 use crate::config::Configuration;
 use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
@@ -60,6 +61,7 @@ pub(crate) struct MountState {
     pub(crate) watcher: Option<Arc<dyn Watcher>>,
     /// The data of files.
     pub(crate) data: MountData,
+    pub(crate) operations: Operations,
 }
 
 /// The sequence that new files of an MDT are from.
@@ -154,6 +156,7 @@ impl MountState {
             opens: BTreeMap::new(),
             watcher: None,
             data: MountData::new(options.data),
+            operations: Operations::default(),
         }
     }
 

@@ -4,13 +4,12 @@
 use fulmar_base::Errno;
 use fulmar_data::stripes::Target;
 use fulmar_data::{Settings, TargetView};
-use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Import, TargetKind};
 use fulmar_text::integer;
 
 use super::caller::Caller;
-use super::figures::{self, Connection, Moment};
+use super::figures::{self, Connection};
 use crate::machine::MountId;
 use crate::machine::context::Context;
 use crate::machine::core::Core;
@@ -24,7 +23,13 @@ const MIB_MAX: u64 = u64::MAX >> 20;
 /// The most RPCs in flight that can be set.
 const RPCS_MAX: u64 = 256;
 
-const OF_MOUNT: &[&str] = &["max_cached_mb", "max_read_ahead_mb", "max_read_ahead_per_file_mb"];
+const OF_MOUNT: &[&str] = &[
+    "max_cached_mb",
+    "max_read_ahead_mb",
+    "max_read_ahead_per_file_mb",
+    "read_ahead_stats",
+    "stats",
+];
 const OF_MGS: &[&str] = &["import", "stats"];
 const OF_MDT: &[&str] = &["import", "max_rpcs_in_flight", "stats"];
 const OF_OST: &[&str] = &[
@@ -84,16 +89,29 @@ impl Context {
             }
             Of::Target { target, import, device } => {
                 let moment = core.moment();
+                let shown = core.peer(import).map(|peer| &peer.shown).ok_or(Errno::ENODATA)?;
+                let (checks, begun) = (!shown.has_no_checksums, shown.stats_begun);
+                let before = shown.rpcs_begun.clone();
                 let cache = core.mounts.get(&self.mount).map(|mount| &mount.data.cache);
                 let view = cache.zip(target).and_then(|(cache, target)| cache.target(target));
                 let import = core.client().import(import).ok_or(Errno::ENODATA)?;
-                of_target(file, &device, import, view.as_ref(), moment)
+                match file {
+                    "checksums" => Some(format!("{}\n", u64::from(checks))),
+                    "stats" => Some(figures::stats(import.recent_stats(), moment.since(begun))),
+                    "rpc_stats" => view.map(|view| {
+                        let (begun, before) = before.unzip();
+                        let moment = moment.since(begun);
+                        figures::rpcs((import.stats(), before.as_ref()), &view, moment)
+                    }),
+                    _ => of_target(file, &device, import, view.as_ref()),
+                }
             }
         };
         value.map(String::into_bytes).ok_or(Errno::ENODATA)
     }
 
-    /// Sets a parameter until the mount ends. The limits of targets are those of all targets of the mount.
+    /// Sets a parameter until the mount ends, or begins counters again. The limits of targets are those of all targets of
+    /// the mount.
     ///
     /// # Errors
     /// EPERM for others than the superuser, ENODATA if there is none of this name, EACCES if it is only read, EINVAL if the
@@ -110,6 +128,15 @@ impl Context {
         }
         let mut core = self.core();
         let (device, file) = find(&core, self.mount, name)?;
+        if let Some(cleared) = self.clear(&mut core, &device.of, file) {
+            return cleared;
+        }
+        if let (Of::Target { import, .. }, "checksums") = (&device.of, file) {
+            let is_on = is_on(value)?;
+            let peer = core.peer_mut(*import).ok_or(Errno::ENODATA)?;
+            peer.shown.has_no_checksums = !is_on;
+            return Ok(());
+        }
         let settings = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?.data.settings();
         let settings = match device.of {
             Of::Mount | Of::Target { target: Some(Target::Ost(_)), .. } => {
@@ -119,6 +146,53 @@ impl Context {
         };
         let now = core.now;
         core.with_data(self.mount, |data| data.configure(now, settings)).ok_or(Errno::ESHUTDOWN)
+    }
+}
+
+impl Context {
+    /// Begins counters again, whatever is written to them; `None` for what are none.
+    fn clear(&self, core: &mut Core, of: &Of, file: &str) -> Option<Result<(), Errno>> {
+        let now = core.moment().now;
+        match (of, file) {
+            (Of::Mount, "stats" | "read_ahead_stats") => {
+                let Some(mount) = core.mounts.get_mut(&self.mount) else {
+                    return Some(Err(Errno::ESHUTDOWN));
+                };
+                let operations = &mut mount.operations;
+                match file {
+                    "stats" => {
+                        operations.counts.clear();
+                        operations.begun = Some(now);
+                    }
+                    _ => operations.pages_begun = Some((now, mount.data.cache.page_counts())),
+                }
+            }
+            (Of::Target { import, .. }, "stats" | "rpc_stats") => {
+                let found = core.client().import(*import).map(|one| one.stats().clone());
+                let (Some(stats), Some(peer)) = (found, core.peer_mut(*import)) else {
+                    return Some(Err(Errno::ENODATA));
+                };
+                match file {
+                    "stats" => {
+                        peer.shown.stats_begun = Some(now);
+                        core.client().clear_stats(*import);
+                    }
+                    _ => peer.shown.rpcs_begun = Some((now, stats)),
+                }
+            }
+            _ => return None,
+        }
+        Some(Ok(()))
+    }
+}
+
+/// Returns whether a switch is to be on.
+fn is_on(value: &[u8]) -> Result<bool, Errno> {
+    let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
+    match text.trim() {
+        "1" | "y" | "Y" | "on" => Ok(true),
+        "0" | "n" | "N" | "off" => Ok(false),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -161,12 +235,25 @@ fn find(core: &Core, mount: MountId, name: &str) -> Result<(Device, &'static str
 }
 
 fn of_mount(core: &Core, mount: MountId, file: &str) -> Option<String> {
-    let data = &core.mounts.get(&mount)?.data;
-    let settings = data.settings();
-    if file == "max_cached_mb" {
-        let gauges = data.cache.gauges();
-        let used = gauges.demand + gauges.write_back + gauges.speculation;
-        return Some(figures::cached(data.files.len(), settings.memory, used));
+    let mount = core.mounts.get(&mount)?;
+    let (data, settings) = (&mount.data, mount.data.settings());
+    match file {
+        "max_cached_mb" => {
+            let gauges = data.cache.gauges();
+            let used = gauges.demand + gauges.write_back + gauges.speculation;
+            return Some(figures::cached(data.files.len(), settings.memory, used));
+        }
+        "stats" => {
+            let moment = core.moment().since(mount.operations.begun);
+            return Some(figures::operations(&mount.operations.counts, moment));
+        }
+        "read_ahead_stats" => {
+            let (begun, before) = mount.operations.pages_begun.unzip();
+            let (now, before) = (data.cache.page_counts(), before.unwrap_or_default());
+            let (hits, misses) = (now.hits - before.hits, now.misses - before.misses);
+            return Some(figures::pages_read(hits, misses, core.moment().since(begun)));
+        }
+        _ => {}
     }
     // Each stream has this limit, and no more than a quarter of the memory.
     let most = settings.read_ahead_max.unwrap_or(u64::MAX).min(settings.memory / 4);
@@ -178,10 +265,8 @@ fn of_target(
     device: &str,
     import: &Import,
     view: Option<&TargetView>,
-    moment: Moment,
 ) -> Option<String> {
     let number = match file {
-        "checksums" => u64::from(import.granted().flags.has(ConnectFlags::CKSUM)),
         "cur_dirty_bytes" => view?.dirty,
         "cur_grant_bytes" => view?.grant,
         "max_dirty_mb" => view?.dirty_max >> 20,
@@ -190,8 +275,6 @@ fn of_target(
             _ => import.target().in_flight_max as u64,
         },
         "import" => return Some(Connection { device, import, view }.text()),
-        "rpc_stats" => return Some(figures::rpcs(import.stats(), view?, moment)),
-        "stats" => return Some(figures::stats(import.stats(), moment)),
         _ => return None,
     };
     Some(format!("{number}\n"))
@@ -249,6 +332,7 @@ mod tests {
             assert_eq!(set("max_dirty_mb", value).unwrap_err(), Errno::EINVAL, "{value}");
         }
         assert_eq!(set("import", "1").unwrap_err(), Errno::EACCES);
-        assert_eq!(set("checksums", "0").unwrap_err(), Errno::EACCES);
+        assert_eq!((is_on(b"1\n"), is_on(b"0")), (Ok(true), Ok(false)));
+        assert_eq!(is_on(b"2"), Err(Errno::EINVAL));
     }
 }

@@ -1,13 +1,14 @@
 //! A target as a mount uses it: its import, and the locks that it has given.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::client::{Covered, EarlyId, Extra, LockId, Namespace};
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::ldlm::{Flock, LockMode, LockRequest};
 use fulmar_lustre_wire::message::Message;
-use fulmar_rpc::import::{Request, RequestId, State, TargetKind};
+use fulmar_rpc::import::{Request, RequestId, State, Stats, TargetKind};
 use futures_channel::oneshot;
 
 use super::MountId;
@@ -31,8 +32,20 @@ pub(crate) struct Peer {
     /// The operations that wait for a lock.
     pub(super) waits: BTreeMap<LockId, LockWait>,
     pub(super) early: BTreeMap<EarlyId, oneshot::Sender<Vec<Handle>>>,
+    pub(crate) shown: Shown,
     /// Who wants to know that the state has changed.
     watchers: Vec<oneshot::Sender<()>>,
+}
+
+/// What an administrator has set of a target.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// Data are transferred without checksums.
+    pub(crate) has_no_checksums: bool,
+    /// When `stats` was cleared, since 1970.
+    pub(crate) stats_begun: Option<Duration>,
+    /// When `rpc_stats` was cleared, and what had been done by then.
+    pub(crate) rpcs_begun: Option<(Duration, Stats)>,
 }
 
 /// Makes the request for a lock: its operation, and what else it needs besides the lock.
@@ -90,6 +103,7 @@ impl Peer {
             failure: None,
             waits: BTreeMap::new(),
             early: BTreeMap::new(),
+            shown: Shown::default(),
             watchers: Vec::new(),
         }
     }

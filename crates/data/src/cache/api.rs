@@ -239,6 +239,15 @@ pub struct Flow {
     pub round_trip: Option<Duration>,
 }
 
+/// Pages that were read, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// They were there, or on their way.
+    pub hits: u64,
+    /// They had to be requested.
+    pub misses: u64,
+}
+
 /// What a cache has and does at the moment. All are zero when it is idle and all files are forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {

@@ -16,8 +16,8 @@ use fulmar_base::{Errno, Time, Timers};
 use fulmar_lustre_wire::Fid;
 
 pub use api::{
-    Bytes, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, Reply, Rpc,
-    RpcId, Settings, TargetView, WriteError,
+    Bytes, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, PageCounts,
+    Reply, Rpc, RpcId, Settings, TargetView, WriteError,
 };
 use state::{Cached, File, Op, Open, Pending, Server, Timer};
 
@@ -58,6 +58,7 @@ pub struct Cache {
     last_window: u64,
     /// Memory that is kept until it is on disk.
     unstable: u64,
+    counts: PageCounts,
     timers: Timers<Timer>,
     outputs: VecDeque<Output>,
 }
@@ -87,6 +88,7 @@ impl Cache {
             turn: 0,
             last_window: 0,
             unstable: 0,
+            counts: PageCounts::default(),
             timers: Timers::default(),
             outputs: VecDeque::new(),
         }
@@ -347,6 +349,11 @@ impl Cache {
             waiting: (waiters + self.readers.len()) as u64,
             rpcs: self.rpcs.len() as u64,
         }
+    }
+
+    /// Returns how many pages were read since the start.
+    pub fn page_counts(&self) -> PageCounts {
+        self.counts
     }
 
     /// Returns a target as it is at the moment.

@@ -71,6 +71,7 @@ impl Cache {
         read.again = kind == reader::Kind::Random;
         let seen = self.look(file, range.clone());
         let (missing, coming) = (seen.missing(), seen.coming());
+        self.count(&range, &missing);
         if !missing.is_empty() || !coming.is_empty() {
             let stream = &mut self.open_mut(open).reader;
             let window = stream.waited(kind, &range, !missing.is_empty(), &limits);
@@ -100,6 +101,16 @@ impl Cache {
         assert!(read.waits.is_empty() && !read.is_queued, "{op:?} is not ready");
         read.pins.into_iter().for_each(|buffer| self.buffers.unpin(buffer));
         self.pump(now);
+    }
+
+    /// Counts what a read of a range has found.
+    fn count(&mut self, range: &Range<u64>, missing: &BTreeMap<Object, Vec<Range<u64>>>) {
+        const PAGE: u64 = 4096;
+        let all = range.end.div_ceil(PAGE) - range.start / PAGE;
+        let bytes = missing.values().flatten().map(|range| range.end - range.start).sum::<u64>();
+        let misses = bytes.div_ceil(PAGE);
+        self.counts.misses += misses;
+        self.counts.hits += all.saturating_sub(misses);
     }
 
     fn limits(&self, file: super::FileId) -> Limits {

@@ -199,6 +199,8 @@ pub struct Import {
     next_transmission: u64,
     timeouts: Timeouts,
     stats: Stats,
+    /// The same since they were cleared.
+    recent: Stats,
     timers: Timers<Timer>,
     /// When replies are late.
     replies: Timers<RequestId>,
@@ -238,6 +240,7 @@ impl Import {
             next_transmission: 0,
             timeouts: Timeouts::new(target.limits),
             stats: Stats::default(),
+            recent: Stats::default(),
             timers: Timers::default(),
             replies: Timers::default(),
             outputs: VecDeque::new(),
@@ -263,6 +266,16 @@ impl Import {
     /// Returns what was done.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Returns what was done since [`Import::clear_stats`].
+    pub fn recent_stats(&self) -> &Stats {
+        &self.recent
+    }
+
+    /// Begins [`Import::recent_stats`] again.
+    pub fn clear_stats(&mut self) {
+        self.recent = Stats::default();
     }
 
     /// Returns what the target has granted; nothing before the first connection.
