@@ -163,7 +163,8 @@ impl Mount {
         let end = Instant::now() + TIMEOUT;
         while !self.program.has_ended() {
             if Instant::now() > end {
-                return Err(format!("the process of the mount {shown} does not end"));
+                let printed = self.program.new_lines().join("\n");
+                return Err(format!("the process of the mount {shown} does not end:\n{printed}"));
             }
             std::thread::sleep(PAUSE);
         }
