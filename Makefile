@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench fuzz swarm hostile kill models tsan interop
+.PHONY: help demo test lint fmt bench fuzz swarm hostile kill models tsan interop suites
 # The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
@@ -9,6 +9,7 @@ FUZZ_SECONDS ?= 60
 HOSTILE_SECONDS ?= 600
 KILL_POINTS ?= 200
 INTEROP_SECONDS ?= 20
+SUITE_SECONDS ?= 300
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +26,7 @@ lint: ## formatting, clippy, documentation, the repository's own rules, licences
 fmt: ## format every source
 	@cargo fmt --all
 
-bench: ## measure against iperf3, haproxy, sshfs and a bare TCP ping-pong; ONLY=lnet picks one family
+bench: ## measure against iperf3, haproxy, TCP and other file systems; ONLY=lnet picks one family
 	@scripts/bench.sh "$(ONLY)"
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
@@ -48,3 +49,6 @@ tsan: ## run the driver's tests under ThreadSanitizer
 
 interop: ## check against real Lustre nodes: NID=10.0.0.1@tcp, or LUSTRE_MGS=10.0.0.1@tcp:/fs by two mounts
 	@INTEROP_SECONDS=$(INTEROP_SECONDS) scripts/interop.sh "$(NID)" "$(LUSTRE_MGS)"
+
+suites: ## run suites of others on a mount of our servers, SUITE_SECONDS=300 each; ONLY=fsx picks one
+	@SUITE_SECONDS=$(SUITE_SECONDS) scripts/suites.sh $(ONLY)

@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// What the random checks begin with, to repeat them
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Only the checks of a file system whose titles contain this, such as "random data"
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = files::title)]
+    only: String,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -129,7 +132,8 @@ impl Args {
             || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let seed = self.seed.unwrap_or_else(|| drawn().into());
         let time = Duration::from_secs(self.seconds);
-        let settings = files::Settings { time, seed, stop: Arc::default() };
+        let only = self.only.clone();
+        let settings = files::Settings { time, seed, only, stop: Arc::default() };
         files::Options { address: address.clone(), session, settings }
     }
 }

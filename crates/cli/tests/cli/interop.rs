@@ -85,9 +85,14 @@ fn nids_on_other_networks_than_tcp_are_refused() {
     assert_eq!(error, "127.0.0.1@o2ib is on a network that is not supported: use a NID on tcp");
 }
 
+fn settings(only: &str) -> Settings {
+    let time = Duration::from_millis(200);
+    Settings { time, seed: 7, only: only.to_owned(), stop: Arc::default() }
+}
+
 /// Returns the results of the checks of a file system in two directories.
 fn checked(one: &Path, two: &Path) -> String {
-    let settings = Settings { time: Duration::from_millis(200), seed: 7, stop: Arc::default() };
+    let settings = settings("");
     let mut out = Vec::new();
     let passed = check(one, two, &settings, &mut out).unwrap();
     assert!(!passed, "a local file system has no layouts");
@@ -106,6 +111,24 @@ fn a_local_file_system_passes_the_checks_that_are_not_about_lustre() {
     assert!(failed.iter().all(is_other) && failed[0].contains("layouts"), "{text}");
     assert!(text.contains("PASS  random data") && !text.contains("is left:"), "{text}");
     std::fs::remove_dir(&scratch).unwrap();
+}
+
+#[test]
+fn one_check_of_a_file_system_can_be_made_alone() {
+    let scratch = std::env::temp_dir().join(format!("fulmar-alone-{}", std::process::id()));
+    std::fs::create_dir(&scratch).unwrap();
+    let mut out = Vec::new();
+    assert!(check(&scratch, &scratch, &settings("random data"), &mut out).unwrap());
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        text.contains("PASS  random data") && text.ends_with("1 of 1 checks passed.\n"),
+        "{text}"
+    );
+    let words = ["interop", "127.0.0.9@tcp:/lv", "--only", "no such check"];
+    let (status, _, err) = ran(fulmar(&scratch).args(words));
+    std::fs::remove_dir(&scratch).unwrap();
+    assert_eq!(status, 2);
+    assert!(err.contains("no check is called so; there are: names of"), "{err}");
 }
 
 #[test]

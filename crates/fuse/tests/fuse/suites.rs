@@ -5,22 +5,7 @@ use std::process::Command;
 
 use crate::rig::Rig;
 
-/// Times have seconds, as those of the protocol: that is how long a test waits until one has changed.
-const PJDFSTEST: &str = r#"
-[features]
-posix_fallocate = {}
-utimensat = {}
-utime_now = {}
-rename_ctime = {}
-
-[settings]
-naptime = 1.1
-allow_remount = false
-expected_failures = ["utimensat::subsecond"]
-
-[dummy_auth]
-entries = [["nobody", "nogroup"], ["games", "games"]]
-"#;
+const PJDFSTEST: &str = include_str!("pjdfstest.toml");
 
 #[test]
 fn pjdfstest_passes() {

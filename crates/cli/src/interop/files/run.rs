@@ -20,6 +20,8 @@ pub struct Settings {
     pub time: Duration,
     /// The seed of their random numbers.
     pub seed: u64,
+    /// A part of the titles of the checks that are made.
+    pub only: String,
     /// Set when the user wants an end.
     pub stop: Arc<AtomicBool>,
 }
@@ -34,14 +36,15 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Of the output.
 pub fn check(one: &Path, two: &Path, settings: &Settings, out: &mut dyn Write) -> io::Result<bool> {
     let name = format!("fulmar-interop-{}-{:08x}", std::process::id(), settings.seed as u32);
-    let Settings { time, seed, stop } = settings.clone();
+    let Settings { time, seed, only, stop } = settings.clone();
     let site = Site { one: one.join(&name), two: two.join(&name), time, seed, stop };
     if let Err(error) = std::fs::create_dir(&site.one) {
         writeln!(out, "Cannot make the directory {name}: {error}")?;
         return Ok(false);
     }
     let (mut passed, mut not_run, mut hangs) = (0, 0, false);
-    for (number, (title, check)) in CHECKS.iter().enumerate() {
+    let chosen: Vec<_> = CHECKS.iter().filter(|(title, _)| title.contains(&only)).collect();
+    for (number, (title, check)) in chosen.iter().enumerate() {
         if hangs || site.is_stopped() {
             break;
         }
@@ -63,7 +66,7 @@ pub fn check(one: &Path, two: &Path, settings: &Settings, out: &mut dyn Write) -
     if is_left {
         writeln!(out, "\nThe directory {name} is left: remove it.")?;
     }
-    let all = CHECKS.len() - not_run;
+    let all = chosen.len() - not_run;
     let skipped = if not_run > 0 { format!(", {not_run} could not run") } else { String::new() };
     writeln!(out, "\n{passed} of {all} checks passed{skipped}.")?;
     Ok(passed == all && !is_left)
