@@ -62,6 +62,35 @@ pub fn cpu_seconds(process: u32) -> Result<f64, String> {
     times_from(&format!("/proc/{process}/stat"), UTIME)
 }
 
+/// Returns the CPU time of a process and of all that descend from it and have not ended, in seconds.
+///
+/// # Errors
+/// Fails if the process has ended.
+pub fn tree_cpu_seconds(process: u32) -> Result<f64, String> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?.flatten() {
+        let id = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        // Others come and go.
+        let parent = id.and_then(|id| Some((id, parent_of(id)?)));
+        parents.extend(parent);
+    }
+    let mut sum = cpu_seconds(process)?;
+    let mut left = vec![process];
+    while let Some(parent) = left.pop() {
+        for (child, _) in parents.iter().filter(|(_, of)| *of == parent) {
+            sum += cpu_seconds(*child).unwrap_or_default();
+            left.push(*child);
+        }
+    }
+    Ok(sum)
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
+}
+
 /// Returns the CPU time of all children of this process after their wait, in seconds.
 ///
 /// # Errors
@@ -109,6 +138,18 @@ mod tests {
                     eth1: 1200 9 0 0 0 0 0 0 3400 8 0 0 0 0 0 0\n";
         assert_eq!(counters(text, "eth1"), Some((1200, 3400)));
         assert_eq!(counters(text, "eth"), None);
+    }
+
+    #[test]
+    fn the_time_of_grandchildren_is_counted() {
+        let script =
+            "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; read _; :'";
+        let mut command = std::process::Command::new("sh");
+        let mut program = Program::start(command.args(["-c", &format!("{script}; :")])).unwrap();
+        program.wait_for("done").unwrap();
+        let (own, tree) = (cpu_seconds(program.id()), tree_cpu_seconds(program.id()));
+        assert!(tree.unwrap() > own.unwrap());
+        program.finish().unwrap();
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub use fulmar::demo::ocean::{Lst, LstLine, LstReport, LstRunning, Node, Setting
 pub use fulmar_link::{Program, Rate, check_allowed};
 
 pub use host::Host;
-pub use meter::{Carried, Meter, children_cpu_seconds, cpu_seconds, resident_mib};
+pub use meter::{
+    Carried, Meter, children_cpu_seconds, cpu_seconds, resident_mib, tree_cpu_seconds,
+};
 pub use resident::Resident;
 pub use switch::Switch;
 pub use traffic::{Flood, Load, Server, bytes_per_second};

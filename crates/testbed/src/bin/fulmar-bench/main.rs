@@ -21,6 +21,7 @@ mod mdt;
 mod multirail;
 mod namespaces;
 mod ost;
+mod others;
 mod ping_pong;
 mod process;
 mod report;

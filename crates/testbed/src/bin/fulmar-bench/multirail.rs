@@ -34,7 +34,7 @@ pub(crate) fn two_rails(effort: Effort) -> Result<Vec<Figure>, Failure> {
             ("multirail.two_rails.two_servers_read", servers[1]),
         ];
         let told = |(name, carried): &(&'static str, Carried)| {
-            Figure::plain(name, carried.two / GIGA, "GB/s").beside(carried.one / GIGA)
+            Figure::plain(*name, carried.two / GIGA, "GB/s").beside(carried.one / GIGA)
         };
         let mut figures: Vec<Figure> = all.iter().map(told).collect();
         let carried = all.iter().map(|(_, carried)| *carried);

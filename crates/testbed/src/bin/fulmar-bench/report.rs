@@ -1,5 +1,6 @@
 //! Output of figures, as a table and as JSON.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::stats::Series;
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
     /// `family.case.what`.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// The measured value.
     pub(crate) value: f64,
     /// The unit.
@@ -39,17 +40,30 @@ pub(crate) enum Bar {
 
 impl Figure {
     /// Returns a figure without a baseline and without a bound.
-    pub(crate) fn plain(name: &'static str, value: f64, unit: &'static str) -> Self {
+    pub(crate) fn plain(
+        name: impl Into<Cow<'static, str>>,
+        value: f64,
+        unit: &'static str,
+    ) -> Self {
+        let name = name.into();
         Self { name, value, unit, baseline: None, spread: 0.0, bar: None, holds: None }
     }
 
     /// Returns the median of repeats.
-    pub(crate) fn median(name: &'static str, of: &Series, unit: &'static str) -> Self {
+    pub(crate) fn median(
+        name: impl Into<Cow<'static, str>>,
+        of: &Series,
+        unit: &'static str,
+    ) -> Self {
         Self::plain(name, of.median(), unit).spreads_as(of)
     }
 
     /// Returns the ratio of two medians, beside the second.
-    pub(crate) fn ratio(name: &'static str, ours: &Series, baseline: &Series) -> Self {
+    pub(crate) fn ratio(
+        name: impl Into<Cow<'static, str>>,
+        ours: &Series,
+        baseline: &Series,
+    ) -> Self {
         let ratio = ours.median() / baseline.median();
         Self::plain(name, ratio, "ratio").spreads_as(ours).beside_median(baseline)
     }
@@ -100,7 +114,7 @@ pub(crate) fn record(results: &Path, figures: &[Figure]) -> Result<(), Failure> 
     let mut all: Vec<Value> = serde_json::from_str(&known).unwrap_or_default();
     for figure in figures {
         let value = serde_json::to_value(figure).expect("a figure is plain");
-        match all.iter_mut().find(|known| known["name"] == figure.name) {
+        match all.iter_mut().find(|known| known["name"] == *figure.name) {
             Some(known) => *known = value,
             None => all.push(value),
         }
@@ -126,7 +140,7 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     for figure in figures {
         let holds = figure.holds.map_or("", |holds| if holds { "yes" } else { "NO" });
         table.row([
-            figure.name.to_owned(),
+            figure.name.to_string(),
             number(figure.value),
             figure.unit.to_owned(),
             figure.baseline.map(number).unwrap_or_default(),

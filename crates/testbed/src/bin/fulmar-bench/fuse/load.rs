@@ -55,6 +55,11 @@ impl Load {
         }
     }
 
+    /// Returns whether a large file is moved.
+    pub(super) fn is_large(self) -> bool {
+        matches!(self, Self::Write | Self::Read)
+    }
+
     /// Returns how many 10^9 bytes of a large file are moved.
     pub(super) fn gigabytes(self) -> f64 {
         FILE as f64 / 1e9

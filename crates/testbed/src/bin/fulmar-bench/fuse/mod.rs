@@ -20,63 +20,36 @@ use crate::{Effort, Failure};
 
 pub(crate) use load::{Load, run as run_load};
 use ours::Ours;
+pub(crate) use served::Mount;
 use served::{Served, Trial};
-
-/// The names of the figures of a load.
-struct Names {
-    /// What Fulmar does in a second, beside the best of the others.
-    rate: &'static str,
-    vs_best_peer: &'static str,
-    /// Processor seconds of clients and servers, if they count.
-    cpu: Option<&'static str>,
-}
 
 /// A file of 2 GiB is written in blocks of 1 MiB, and synced.
 pub(crate) fn write(effort: Effort) -> Result<Vec<Figure>, Failure> {
-    let names = Names {
-        rate: "fuse.write_2g.rate",
-        vs_best_peer: "fuse.write_2g.vs_best_peer",
-        cpu: Some("fuse.write_2g.cpu"),
-    };
-    measure(effort, Load::Write, &names)
+    measure(effort, Load::Write, "fuse.write_2g")
 }
 
 /// The same file is read by a client that has nothing of it.
 pub(crate) fn read(effort: Effort) -> Result<Vec<Figure>, Failure> {
-    let names = Names {
-        rate: "fuse.read_2g.rate",
-        vs_best_peer: "fuse.read_2g.vs_best_peer",
-        cpu: Some("fuse.read_2g.cpu"),
-    };
-    measure(effort, Load::Read, &names)
+    measure(effort, Load::Read, "fuse.read_2g")
 }
 
 /// `ls -l` of a directory with 10,000 files, by a client that has nothing of it.
 pub(crate) fn list(effort: Effort) -> Result<Vec<Figure>, Failure> {
-    let names =
-        Names { rate: "fuse.ls_10000.rate", vs_best_peer: "fuse.ls_10000.vs_best_peer", cpu: None };
-    measure(effort, Load::List, &names)
+    measure(effort, Load::List, "fuse.ls_10000")
 }
 
 /// `tar` unpacks a tree of sources.
 pub(crate) fn untar(effort: Effort) -> Result<Vec<Figure>, Failure> {
-    let names =
-        Names { rate: "fuse.untar.rate", vs_best_peer: "fuse.untar.vs_best_peer", cpu: None };
-    measure(effort, Load::Untar, &names)
+    measure(effort, Load::Untar, "fuse.untar")
 }
 
 /// Blocks of 4 KiB are read at random places, one after the other, by a client that has nothing of them.
 pub(crate) fn random(effort: Effort) -> Result<Vec<Figure>, Failure> {
-    let names = Names {
-        rate: "fuse.random_4k.rate",
-        vs_best_peer: "fuse.random_4k.vs_best_peer",
-        cpu: None,
-    };
-    measure(effort, Load::Random, &names)
+    measure(effort, Load::Random, "fuse.random_4k")
 }
 
 /// Measures all systems alternately.
-fn measure(effort: Effort, load: Load, names: &Names) -> Result<Vec<Figure>, Failure> {
+fn measure(effort: Effort, load: Load, name: &str) -> Result<Vec<Figure>, Failure> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         not_run("mounts: they need root and /dev/fuse: run them with sudo");
         return Ok(Vec::new());
@@ -101,21 +74,39 @@ fn measure(effort: Effort, load: Load, names: &Names) -> Result<Vec<Figure>, Fai
             trials.push(trial);
         }
     }
-    let rates: Vec<Series> =
-        trials.iter().map(|trials| Series::new(trials.iter().map(|one| one.rate))).collect();
+    let names: Vec<&str> = systems.iter().map(Served::name).collect();
+    Ok(figures(load, name, &names, &trials))
+}
+
+/// What Fulmar, the first system, does in a second beside the best of the others, and what each of them does; and the
+/// processor seconds of clients and servers, where a large file is moved.
+fn figures(load: Load, name: &str, systems: &[&str], trials: &[Vec<Trial>]) -> Vec<Figure> {
+    let series = |value: &dyn Fn(&Trial) -> f64| -> Vec<Series> {
+        trials.iter().map(|trials| Series::new(trials.iter().map(value))).collect()
+    };
+    let rates = series(&|one| one.rate);
+    let cpu = load.is_large().then(|| series(&|one| one.cpu / load.gigabytes()));
     let best = (1..rates.len()).max_by(|a, b| rates[*a].median().total_cmp(&rates[*b].median()));
-    let mut figures = vec![Figure::median(names.rate, &rates[0], load.unit())];
-    let cpu =
-        |place: usize| Series::new(trials[place].iter().map(|one| one.cpu / load.gigabytes()));
-    figures.extend(names.cpu.map(|name| Figure::median(name, &cpu(0), "s/GB")));
+    let beside = |figure: Figure, of: &[Series]| match best {
+        Some(best) => figure.beside_median(&of[best]),
+        None => figure,
+    };
+    let rate = Figure::median(format!("{name}.rate"), &rates[0], load.unit());
+    let mut figures = vec![beside(rate, &rates)];
+    if let Some(cpu) = &cpu {
+        figures.push(beside(Figure::median(format!("{name}.cpu"), &cpu[0], "s/GB"), cpu));
+    }
     if let Some(best) = best {
-        eprintln!("  the best peer is {}", systems[best].name());
-        figures[0] = figures[0].clone().beside_median(&rates[best]);
-        if let Some(figure) = figures.get_mut(1) {
-            *figure = figure.clone().beside_median(&cpu(best));
-        }
-        let ratio = Figure::ratio(names.vs_best_peer, &rates[0], &rates[best]);
+        eprintln!("  the best peer is {}", systems[best]);
+        let ratio = Figure::ratio(format!("{name}.vs_best_peer"), &rates[0], &rates[best]);
         figures.push(ratio.held_to(Bar::AtLeast(1.0)));
     }
-    Ok(figures)
+    for (place, system) in systems.iter().enumerate().skip(1) {
+        let rate = format!("{name}.{system}_rate");
+        figures.push(Figure::median(rate, &rates[place], load.unit()));
+        if let Some(cpu) = &cpu {
+            figures.push(Figure::median(format!("{name}.{system}_cpu"), &cpu[place], "s/GB"));
+        }
+    }
+    figures
 }

@@ -10,7 +10,7 @@ use fulmar_rpc::import::TargetKind;
 use fulmar_server::{Label, TargetLabel};
 use fulmar_testbed::lab::{Program, binaries};
 
-use super::served::{System, until_mounted};
+use super::served::System;
 use crate::rpc::client::OURS;
 use crate::rpc::server::ADDRESS;
 use crate::{Failure, iperf3};
@@ -72,15 +72,13 @@ impl System for Ours {
         vec![self.server.id()]
     }
 
-    fn mount(&self, at: &Path) -> Result<Program, Failure> {
+    fn mount(&self, at: &Path) -> Command {
         let mut command = Command::new(&self.fulmar);
         command
             .args(["mount", "--foreground", "--interface", &OURS.to_string()])
             .args(["--port", &self.port.to_string()])
             .arg(self.address.to_string())
             .arg(at);
-        let mut program = Program::start(&mut command).map_err(Failure)?;
-        until_mounted(at, &mut program)?;
-        Ok(program)
+        command
     }
 }

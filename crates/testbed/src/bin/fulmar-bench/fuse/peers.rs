@@ -1,5 +1,7 @@
 //! Other file systems for networks, each over a directory in memory.
 
+mod glusterfs;
+mod juicefs;
 mod sshfs;
 
 use std::path::Path;
@@ -11,4 +13,5 @@ use crate::Failure;
 type Peer = (&'static str, fn(&Path) -> Result<Box<dyn System>, Failure>);
 
 /// The peers.
-pub(super) const ALL: &[Peer] = &[("sshfs", sshfs::start)];
+pub(super) const ALL: &[Peer] =
+    &[("sshfs", sshfs::start), ("glusterfs", glusterfs::start), ("juicefs", juicefs::start)];

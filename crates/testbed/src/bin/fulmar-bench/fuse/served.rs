@@ -1,8 +1,9 @@
 //! A file system whose servers run, and trials with it.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use fulmar_testbed::lab::{Program, cpu_seconds};
+use fulmar_testbed::lab::{Program, tree_cpu_seconds};
 
 use super::Load;
 use crate::Failure;
@@ -11,10 +12,10 @@ use crate::process::{Worker, with_cpu_time};
 /// The servers of a file system, which end when this is dropped.
 pub(crate) trait System {
     fn name(&self) -> &'static str;
-    /// Returns the processes of the servers.
+    /// Returns the processes of the servers; what descends from them counts too.
     fn servers(&self) -> Vec<u32>;
-    /// Mounts it. The process ends with the mount.
-    fn mount(&self, at: &Path) -> Result<Program, Failure>;
+    /// Returns the command that mounts it. Its process ends with the mount.
+    fn mount(&self, at: &Path) -> Command;
 }
 
 /// The result of a trial.
@@ -69,26 +70,32 @@ impl Served {
 
     fn cpu(&self, mount: &Mount) -> Result<f64, Failure> {
         let processes = self.system.servers().into_iter().chain([mount.program.id()]);
-        processes.map(|process| cpu_seconds(process).map_err(Failure)).sum()
+        processes.map(|process| tree_cpu_seconds(process).map_err(Failure)).sum()
     }
 
     fn mount(&self) -> Result<Mount, Failure> {
-        let made = std::fs::create_dir_all(&self.at);
-        made.map_err(Failure::io(format!("create {}", self.at.display())))?;
-        let program = self.system.mount(&self.at)?;
-        Ok(Mount { program, at: self.at.clone() })
+        Mount::start(&mut self.system.mount(&self.at), &self.at)
     }
 }
 
 /// A mount, which ends when it is dropped.
-struct Mount {
+pub(crate) struct Mount {
     program: Program,
     at: PathBuf,
 }
 
 impl Mount {
+    /// Starts a program that mounts something on a directory.
+    pub(crate) fn start(command: &mut Command, at: &Path) -> Result<Self, Failure> {
+        let made = std::fs::create_dir_all(at);
+        made.map_err(Failure::io(format!("create {}", at.display())))?;
+        let mut program = Program::start(command).map_err(Failure)?;
+        until_mounted(at, &mut program)?;
+        Ok(Self { program, at: at.to_owned() })
+    }
+
     /// Ends the mount, and waits for its process: what it has not written yet is written.
-    fn end(mut self) -> Result<(), Failure> {
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
         let flags = rustix::mount::UnmountFlags::empty();
         rustix::mount::unmount(&self.at, flags)
             .map_err(|errno| Failure(format!("cannot unmount {}: {errno}", self.at.display())))?;
@@ -107,7 +114,7 @@ impl Drop for Mount {
 }
 
 /// Waits until something is mounted on a directory.
-pub(super) fn until_mounted(at: &Path, program: &mut Program) -> Result<(), Failure> {
+fn until_mounted(at: &Path, program: &mut Program) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
     let device = |path: &Path| path.metadata().map(|found| found.dev());
     let parent = at.parent().and_then(|parent| device(parent).ok());

@@ -1,4 +1,4 @@
-//! Programs that copy files by ssh, with a server of its own at site B.
+//! Programs that copy files by ssh, with a server of its own at site B; and other file systems with their servers there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use fulmar::demo::ocean::{LINK_IPS, Sites};
 use fulmar_link::{Program, output};
 use rustix::mount::{UnmountFlags, unmount};
+
+use super::transfer::Transfer;
 
 const SERVER: &str = "/usr/sbin/sshd";
 const PORT: &str = "2022";
@@ -27,6 +29,12 @@ pub(super) enum Tool {
     Rsync,
     /// A mount, in which `dd` reads or writes.
     Sshfs,
+    /// A mount, and servers at site B.
+    Glusterfs,
+    /// A mount that keeps names at site A and data at site B, by sftp.
+    Juicefs,
+    /// The tools of libnfs.
+    Ganesha,
 }
 
 impl Way {
@@ -37,11 +45,17 @@ impl Way {
                 (Tool::Scp, "wan.file_read.scp_vs_link"),
                 (Tool::Rsync, "wan.file_read.rsync_vs_link"),
                 (Tool::Sshfs, "wan.file_read.sshfs_vs_link"),
+                (Tool::Glusterfs, "wan.file_read.glusterfs_vs_link"),
+                (Tool::Juicefs, "wan.file_read.juicefs_vs_link"),
+                (Tool::Ganesha, "wan.file_read.ganesha_vs_link"),
             ],
             Self::ToServer => &[
                 (Tool::Scp, "wan.file_write.scp_vs_link"),
                 (Tool::Rsync, "wan.file_write.rsync_vs_link"),
                 (Tool::Sshfs, "wan.file_write.sshfs_vs_link"),
+                (Tool::Glusterfs, "wan.file_write.glusterfs_vs_link"),
+                (Tool::Juicefs, "wan.file_write.juicefs_vs_link"),
+                (Tool::Ganesha, "wan.file_write.ganesha_vs_link"),
             ],
         }
     }
@@ -109,7 +123,20 @@ impl<'a> Copies<'a> {
                 self.timed("rsync", |rsync| rsync.args(["-W", "--inplace", "-e", &ssh]).args(words))
             }
             Tool::Sshfs => self.in_mount(direction, name),
+            Tool::Glusterfs => self.transfer(direction, name).by_glusterfs(),
+            Tool::Juicefs => {
+                let bucket =
+                    format!("root@{}:{PORT}:{}/objects/", LINK_IPS[1], self.places[1].display());
+                self.transfer(direction, name).by_juicefs(&bucket, &self.directory.join("user"))
+            }
+            Tool::Ganesha => self.transfer(direction, name).by_ganesha(),
         }
+    }
+
+    fn transfer(&self, direction: Way, name: &str) -> Transfer<'_> {
+        let paths = self.places.each_ref().map(|place| place.join(name));
+        let directory = self.directory.clone();
+        Transfer { ends: self.sites.ends().map(|end| &**end), directory, paths, direction }
     }
 
     /// Returns the options of ssh and of scp that both have.

@@ -187,7 +187,7 @@ fn figures(
                 Ok(time) => {
                     let share = share(COPIED, &time);
                     eprintln!("  {program:?}: {:.2} s, {share:.3} of the link", time.as_secs_f64());
-                    others.push(Figure::plain(name, share, "ratio"));
+                    others.push(Figure::plain(*name, share, "ratio"));
                 }
                 Err(why) => not_run(&format!("{program:?}: {why}")),
             }

@@ -3,6 +3,7 @@
 mod copies;
 mod files;
 mod lst;
+mod transfer;
 
 use std::time::Duration;
 

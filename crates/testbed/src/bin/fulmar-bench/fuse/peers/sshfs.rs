@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fulmar_testbed::lab::Program;
-
 use crate::Failure;
-use crate::fuse::served::{System, until_mounted};
+use crate::fuse::served::System;
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
@@ -56,14 +54,12 @@ impl System for Sshfs {
         servers.iter().map(Child::id).collect()
     }
 
-    fn mount(&self, at: &Path) -> Result<Program, Failure> {
+    fn mount(&self, at: &Path) -> Command {
         let mut command = Command::new("sshfs");
         command
             .args(["-f", "-o", &format!("directport={}", self.port)])
             .arg(format!("127.0.0.1:{}", self.directory.display()))
             .arg(at);
-        let mut program = Program::start(&mut command).map_err(Failure)?;
-        until_mounted(at, &mut program)?;
-        Ok(program)
+        command
     }
 }
