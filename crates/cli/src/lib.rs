@@ -30,6 +30,7 @@ mod sim;
 mod target;
 mod tune;
 mod up;
+mod warmup;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -57,6 +58,7 @@ enum Command {
     Lst(lst::Args),
     Lfs(lfs::Args),
     Cp(cp::Args),
+    Warmup(warmup::Args),
     Mount(mount::Args),
     Tune(tune::Args),
     Demo(demo::Args),
@@ -92,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::Fsck(args) => fsck::main(&args),
         Command::Lfs(args) => lfs::main(args),
         Command::Cp(args) => cp::main(&args),
+        Command::Warmup(args) => warmup::main(&args),
         Command::Mount(args) => mount::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),

@@ -176,6 +176,48 @@ fn lfs_tells_of_the_quotas_of_a_mount_and_of_an_address() {
 }
 
 #[test]
+fn files_of_a_mount_are_warmed_up() {
+    let Some(mounted) = Mounted::start("warmup", 66) else { return };
+    let tree = mounted.directory.join("tree/below");
+    fs::create_dir_all(&tree).unwrap();
+    for number in 0..20 {
+        fs::write(tree.join(number.to_string()), vec![number; 1000]).unwrap();
+    }
+    std::os::unix::fs::symlink("below", mounted.directory.join("tree/link")).unwrap();
+    let done = mounted.output("warmup tree --jobs 4");
+    assert!(
+        done.starts_with("20 files, 2 directories and 19.5 KiB in the cache, 20 kept open, "),
+        "{done}"
+    );
+    // Other tests have mounts too.
+    let devices = mounted.output("lfs check osts .");
+    let number = devices.split([' ', '-']).nth(3).unwrap();
+    let parameters = format!("lctl get_param -n mdc.*-{number}.stats osc.*-{number}.stats");
+    let count = || {
+        let stats = mounted.output(&parameters);
+        let count = |line: &str| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+        let names = ["ldlm_enqueue", "mds_close", "ost_read"];
+        let of = |line: &&str| names.iter().any(|name| line.starts_with(name));
+        stats.lines().filter(of).map(count).sum::<u64>()
+    };
+    // Attributes of the directories may have been changed last by this mount itself.
+    let look = || {
+        for number in 0..20 {
+            assert_eq!(fs::read(tree.join(number.to_string())).unwrap(), vec![number; 1000]);
+        }
+    };
+    look();
+    let before = count();
+    look();
+    assert_eq!(count(), before);
+    let state = mounted.output("warmup --data no --quiet tree/below/1");
+    assert_eq!(state, "");
+    let (status, _, err) = mounted.run("warmup /");
+    let expected = "fulmar warmup: / is on no file system that is mounted by fulmar\n";
+    assert_eq!((status, err.as_str()), (1, expected));
+}
+
+#[test]
 fn lfs_find_and_mkdir_work_on_a_mount() {
     let Some(mounted) = Mounted::start("lfs-find", 62) else { return };
     mounted.output("lfs mkdir -i 0 -c 1 -m 0750 d");

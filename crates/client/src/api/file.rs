@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
-use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::RequestId;
 
 use super::filesystem::FileSystem;
 use crate::DataSettings;
@@ -14,6 +12,7 @@ use crate::data::state::{OpenKey, Part};
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
 use crate::files::caller::Caller;
+use crate::files::kept::HandleKey;
 use crate::files::mount::Open;
 use crate::files::open::{Closed, OpenOptions, Opened};
 use crate::files::operations::Op;
@@ -30,7 +29,8 @@ pub struct File {
     file_system: FileSystem,
     caller: Caller,
     open: Arc<Open>,
-    key: (ImportId, RequestId),
+    key: HandleKey,
+    number: OpenKey,
     options: OpenOptions,
     /// The attributes of a new file.
     new: Option<Attributes>,
@@ -46,10 +46,21 @@ impl File {
         opened: Opened,
         options: OpenOptions,
     ) -> Self {
-        let Opened { open, key, is_new, body } = opened;
+        let Opened { open, key, number, is_new, body } = opened;
         let new = is_new.then(|| Attributes::new_file(&body)).flatten();
         let (is_modified, is_closed) = (AtomicBool::new(false), false);
-        Self { file_system, caller, open, key, options, new, is_new, is_modified, is_closed }
+        Self {
+            file_system,
+            caller,
+            open,
+            key,
+            number,
+            options,
+            new,
+            is_new,
+            is_modified,
+            is_closed,
+        }
     }
 
     /// Returns the file.
@@ -81,7 +92,7 @@ impl File {
             let left = len - whole.len() as u64;
             let Some(at) = offset.checked_add(whole.len() as u64) else { return Ok(whole) };
             let count = left.min(DataSettings::READ_MAX);
-            let (caller, file) = (self.caller.clone(), (self.key, self.fid()));
+            let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
             let read =
                 move |cx: Context| async move { cx.read_counted(&caller, file, (at, count)).await };
             let parts = self.file_system.counted(Op::Read, read).await?;
@@ -123,7 +134,7 @@ impl File {
             return Err(Errno::EBADF);
         }
         self.is_modified.store(true, Ordering::Release);
-        let (caller, file, data) = (self.caller.clone(), (self.key, self.fid()), data.into());
+        let (caller, file, data) = (self.caller.clone(), (self.number, self.fid()), data.into());
         self.file_system
             .counted(Op::Write, move |cx| async move {
                 cx.count_bytes(Op::WriteBytes, data.len() as u64);
@@ -182,7 +193,7 @@ impl File {
     /// # Errors
     /// EIO if it is lost, and what the servers say, also of earlier writes.
     pub async fn sync(&self, only_data: bool) -> Result<(), Errno> {
-        let (caller, file) = (self.caller.clone(), (self.key, self.fid()));
+        let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
         self.file_system
             .counted(Op::Fsync, move |cx| async move { cx.sync(&caller, file, only_data).await })
             .await
@@ -193,8 +204,8 @@ impl File {
     /// # Errors
     /// What the servers have said, once.
     pub async fn written(&self) -> Result<(), Errno> {
-        let key = self.key;
-        self.file_system.run(move |cx| async move { cx.take_error(key) }).await
+        let number = self.number;
+        self.file_system.run(move |cx| async move { cx.take_error(number) }).await
     }
 
     /// Returns the attributes. One round trip, and one for the size.
@@ -205,17 +216,17 @@ impl File {
         self.file_system.getattr(&self.caller, self.fid()).await
     }
 
-    /// Closes the file. One round trip. What is dirty is written soon.
+    /// Closes the file. One round trip, or none if it is kept open. What is dirty is written soon.
     ///
     /// # Errors
     /// EIO if the MDT has lost that it was open, and what the servers have said of writes.
     pub async fn close(mut self) -> Result<(), Errno> {
         self.is_closed = true;
-        let (key, open) = (self.key, self.open.clone());
+        let (key, number, open) = (self.key, self.number, self.open.clone());
         let is_modified = self.is_modified.load(Ordering::Acquire);
         self.file_system
             .counted(Op::Close, move |cx| async move {
-                let written = cx.close_data(key).await;
+                let written = cx.close_data(number).await;
                 let closed = cx.closed(open.fid, is_modified);
                 let closed = cx.close(key, &open, closed).await;
                 written.and(closed)
@@ -229,10 +240,10 @@ impl Drop for File {
         if self.is_closed {
             return;
         }
-        let (key, open) = (self.key, self.open.clone());
+        let (key, number, open) = (self.key, self.number, self.open.clone());
         let is_modified = self.is_modified.load(Ordering::Acquire);
         self.file_system.begin(move |cx| async move {
-            let _ = cx.close_data(key).await;
+            let _ = cx.close_data(number).await;
             let closed = cx.closed(open.fid, is_modified);
             // Nobody is there who could be told.
             let _ = cx.close(key, &open, closed).await;

@@ -146,7 +146,7 @@ impl FileSystem {
         self.run(move |cx| async move { cx.drop_privileges(&caller, file).await }).await
     }
 
-    /// Opens a file by its name, or creates it. One round trip, one to cut it, and now and then one for
+    /// Opens a file by its name, or creates it. One round trip unless it is kept open, one to cut it, and now and then one for
     /// numbers of new files.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl FileSystem {
         Ok(File::new(self.clone(), caller.clone(), opened, options))
     }
 
-    /// Opens a file that is known. One round trip, and one to cut it.
+    /// Opens a file that is known. One round trip unless it is kept open, and one to cut it.
     ///
     /// # Errors
     /// As [`FileSystem::open`].

@@ -1,5 +1,7 @@
 //! What the cache of a mount wants, and what it is told of targets and of locks.
 
+use std::sync::Arc;
+
 use fulmar_base::Errno;
 use fulmar_data::grants::Terms;
 use fulmar_data::stripes::Target;
@@ -12,6 +14,8 @@ use fulmar_rpc::client::ImportId;
 
 use super::object::{BRW_MAX, Object};
 use super::state::{Cancelled, MountData, ObjectKey, Waiting};
+use crate::files::kept::HandleKey;
+use crate::files::mount::Open;
 use crate::machine::MountId;
 use crate::machine::context::{Acquired, Context};
 use crate::machine::core::Core;
@@ -22,6 +26,8 @@ pub(crate) enum Errand {
     Transfer(Box<Rpc>),
     /// Grant is given back.
     Shrink(Target, u64),
+    /// What was kept open is closed.
+    Close(HandleKey, Arc<Open>),
 }
 
 impl Core {

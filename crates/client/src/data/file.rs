@@ -42,7 +42,7 @@ impl Context {
         mount.data.files.get_mut(&fid).map(call)
     }
 
-    /// Uses an open file, which was opened by this request, in the cache. The file is there.
+    /// Uses an open file in the cache. The file is there.
     pub(super) fn use_open(&self, key: OpenKey, fid: Fid) -> Result<Using, Errno> {
         let mut core = self.core();
         let opened = core.with_data(self.mount, |data| {

@@ -14,7 +14,6 @@ use fulmar_lustre_wire::ldlm::ResourceId;
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_net::{Memory, Slice};
 use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::RequestId;
 use futures_channel::oneshot;
 
 use super::buffers::Buffers;
@@ -22,8 +21,9 @@ use super::gate::Gate;
 use super::object::Object;
 use crate::files::layout::FileLayout;
 
-/// By which an open file is known: the request that has opened it.
-pub(crate) type OpenKey = (ImportId, RequestId);
+/// By which an open file is known: a number of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpenKey(pub(crate) u64);
 /// By which locks name an object.
 pub(crate) type ObjectKey = (ImportId, ResourceId);
 

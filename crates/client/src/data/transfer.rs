@@ -19,6 +19,7 @@ use fulmar_rpc::import::{Request, State};
 
 use super::drive::Errand;
 use super::object::{OBDO_LEN, Object, checksum_kind, described};
+use crate::files::open::Closed;
 use crate::machine::context::Context;
 
 /// Shorter transfers are in the message. Spec: mdt-ost §17.5.
@@ -116,7 +117,7 @@ pub(super) fn checksum(
 }
 
 impl Context {
-    /// Does what the cache wants of a target.
+    /// Does what the caches want of a target.
     pub(crate) async fn run_errand(self, errand: Errand) {
         match errand {
             Errand::Transfer(rpc) => {
@@ -127,6 +128,10 @@ impl Context {
             Errand::Shrink(target, bytes) => {
                 // Without a connection all grant is accounted anew.
                 let _ = self.give_back(target, bytes).await;
+            }
+            Errand::Close(key, open) => {
+                // Nobody is there who could be told.
+                let _ = self.close_handle(key, &open, Closed::default()).await;
             }
         }
     }

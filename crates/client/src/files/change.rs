@@ -32,7 +32,7 @@ impl Context {
     ) -> Result<(), Errno> {
         let name = name(text)?;
         let mdt = self.mdt(parent).await?;
-        let child = self.cached_name(parent, &name);
+        let child = self.known_file(parent, &name);
         let conflicts = [(Some(parent), InodeBits::UPDATE), (child, STATE)];
         let early = self.give_up(mdt, &conflicts).await;
         let change = ReintChange::Unlink(Unlink {
@@ -93,7 +93,7 @@ impl Context {
     ) -> Result<(), Errno> {
         let (old, new) = (name(old)?, name(new)?);
         let mdt = self.mdt(from).await?;
-        let (source, replaced) = (self.cached_name(from, &old), self.cached_name(to, &new));
+        let (source, replaced) = (self.known_file(from, &old), self.known_file(to, &new));
         let conflicts = [
             (Some(from), InodeBits::UPDATE),
             (Some(to), InodeBits::UPDATE),
@@ -136,7 +136,7 @@ impl Context {
         }
     }
 
-    fn cached_name(&self, parent: Fid, name: &Name) -> Option<Fid> {
+    pub(super) fn known_file(&self, parent: Fid, name: &Name) -> Option<Fid> {
         let core = self.core();
         core.mounts.get(&self.mount)?.names.get(&(parent, name.clone())).copied()
     }

@@ -7,6 +7,7 @@ use fulmar_lustre_wire::ldlm::InodeBits;
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_lustre_wire::{Fid, Name};
 
+use super::kept::Reopened;
 use super::layout::FileLayout;
 
 /// What is cached of a file.
@@ -34,6 +35,8 @@ pub(crate) struct Inode {
     pub(crate) is_new: bool,
     /// Whether this client has changed something on the MDT since it last made it durable.
     pub(crate) is_changed: bool,
+    /// When it was opened and closed.
+    pub(crate) reopened: Reopened,
     /// How often `UPDATE` was lost: what was asked before may have changed.
     pub(crate) updates: u64,
 }

@@ -11,6 +11,7 @@ pub(crate) mod flock;
 pub(crate) mod info;
 pub(crate) mod inline;
 pub(crate) mod inode;
+pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod layout;
 pub(crate) mod layouts;

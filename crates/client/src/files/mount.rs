@@ -15,6 +15,7 @@ use futures_channel::oneshot;
 
 use super::ahead::Ahead;
 use super::inode::{ATTRIBUTES, Inode};
+use super::kept::KeptOpens;
 use super::operations::Operations;
 use crate::config::Configuration;
 use crate::data::state::MountData;
@@ -57,6 +58,8 @@ pub(crate) struct MountState {
     pub(crate) locations: Vec<SeqRange>,
     /// The opens that the imports keep for replay.
     pub(crate) opens: BTreeMap<(ImportId, RequestId), Arc<Open>>,
+    /// Those that are kept without a user.
+    pub(crate) kept: KeptOpens,
     /// Who caches what the mount has told.
     pub(crate) watcher: Option<Arc<dyn Watcher>>,
     /// The data of files.
@@ -93,18 +96,52 @@ pub(crate) struct Open {
 #[derive(Debug)]
 struct OpenState {
     handle: Handle,
+    /// How many use it.
+    users: u32,
+    /// Whether it stays open without a user.
+    is_kept: bool,
     /// The request that closes it.
     close: Option<RequestId>,
 }
 
 impl Open {
     pub(crate) fn new(fid: Fid, mdt: ImportId, evictions: u64, handle: Handle) -> Self {
-        let state = Mutex::new(OpenState { handle, close: None });
+        let state = Mutex::new(OpenState { handle, users: 1, is_kept: false, close: None });
         Self { fid, mdt, evictions, state }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, OpenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stays open without a user.
+    pub(super) fn keep(&self) {
+        self.state().is_kept = true;
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.state().is_kept
+    }
+
+    /// Does not stay open without a user. Returns whether it is to be closed.
+    pub(super) fn unkeep(&self) -> bool {
+        let mut state = self.state();
+        state.is_kept = false;
+        state.users == 0
+    }
+
+    /// Has one more user, if it is kept.
+    pub(super) fn reuse(&self) -> bool {
+        let mut state = self.state();
+        state.users += u32::from(state.is_kept);
+        state.is_kept
+    }
+
+    /// Has one user less. Returns whether it is to be closed.
+    pub(super) fn release(&self) -> bool {
+        let mut state = self.state();
+        state.users -= 1;
+        state.users == 0 && !state.is_kept
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -154,6 +191,7 @@ impl MountState {
             sequences: BTreeMap::new(),
             locations: Vec::new(),
             opens: BTreeMap::new(),
+            kept: KeptOpens::default(),
             watcher: None,
             data: MountData::new(options.data),
             operations: Operations::default(),
@@ -247,6 +285,11 @@ impl MountState {
             stale.push(Stale::Attributes(fid));
         }
         let is_directory = inode.is_directory();
+        let open = InodeBits::OPEN | InodeBits::LOOKUP | InodeBits::PERM;
+        // The end of the connection closes all files.
+        if lost.0 & open.0 != 0 && !self.is_ending {
+            self.kept.drop(fid);
+        }
         if lost.has(InodeBits::UPDATE) && is_directory {
             self.absent.remove(&fid);
         }

@@ -21,9 +21,11 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
 
 use super::caller::Caller;
+use super::kept::HandleKey;
 use super::lookup::Found;
 use super::mount::Open;
 use super::request::{bits, excludes, name, open_room, record, resource};
+use crate::data::state::OpenKey;
 use crate::machine::context::Context;
 use crate::machine::replay::set_old_handle;
 use crate::mounting::BODY_LEN;
@@ -77,7 +79,10 @@ impl OpenOptions {
 pub(crate) struct Opened {
     pub(crate) open: Arc<Open>,
     pub(crate) body: MdtBody,
-    pub(crate) key: (ImportId, RequestId),
+    /// By which its import keeps it.
+    pub(crate) key: HandleKey,
+    /// By which it is known in the cache of data.
+    pub(crate) number: OpenKey,
     pub(crate) is_new: bool,
 }
 
@@ -94,7 +99,7 @@ const TRIES: u64 = 60;
 const REGULAR: u32 = 0o100_000;
 
 impl Context {
-    /// Opens a file by its name, and creates it if that is wanted. One round trip.
+    /// Opens a file by its name, and creates it if that is wanted. One round trip, or none if it is kept open.
     pub(crate) async fn open_name(
         &self,
         caller: &Caller,
@@ -103,7 +108,14 @@ impl Context {
         options: &OpenOptions,
     ) -> Result<Opened, Errno> {
         let name = name(text)?;
-        let flags = options.flags();
+        let known = self.known_file(parent, &name);
+        if let Some(opened) = known.and_then(|fid| self.reopen(caller, fid, options)) {
+            return Ok(opened);
+        }
+        let mut flags = options.flags();
+        if known.is_some_and(|fid| self.is_reopened(fid, options)) {
+            flags = flags | OpenFlags::LOCK;
+        }
         let opened = self.open(caller, Which::Name(parent, name.clone()), flags, options).await?;
         if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
             mount.remove_name(parent, &name);
@@ -112,7 +124,8 @@ impl Context {
         Ok(opened)
     }
 
-    /// Opens a file that is known, and gives it a layout if it has none and one is wanted. One round trip.
+    /// Opens a file that is known, and gives it a layout if it has none and one is wanted. One round trip, or none if
+    /// it is kept open.
     pub(crate) async fn open_fid(
         &self,
         caller: &Caller,
@@ -120,7 +133,13 @@ impl Context {
         options: &OpenOptions,
     ) -> Result<Opened, Errno> {
         let options = OpenOptions { create: None, ..options.clone() };
-        let flags = options.flags() | OpenFlags::BY_FID;
+        if let Some(opened) = self.reopen(caller, fid, &options) {
+            return Ok(opened);
+        }
+        let mut flags = options.flags() | OpenFlags::BY_FID;
+        if self.is_reopened(fid, &options) {
+            flags = flags | OpenFlags::LOCK;
+        }
         self.open(caller, Which::Fid(fid), flags, &options).await
     }
 
@@ -130,7 +149,7 @@ impl Context {
         self.open(caller, Which::Fid(fid), flags, &OpenOptions::read()).await
     }
 
-    async fn open(
+    pub(super) async fn open(
         &self,
         caller: &Caller,
         which: Which,
@@ -197,11 +216,16 @@ impl Context {
         };
         let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
         let found = self.take(acquired)?;
-        self.opened(mdt, found)
+        self.opened(mdt, found, flags.has(OpenFlags::LOCK).then_some(caller))
     }
 
-    /// Takes the result of an open.
-    fn opened(&self, mdt: ImportId, found: Found) -> Result<Opened, Errno> {
+    /// Takes the result of an open, which is kept for `keeper` if locks allow that.
+    fn opened(
+        &self,
+        mdt: ImportId,
+        found: Found,
+        keeper: Option<&Caller>,
+    ) -> Result<Opened, Errno> {
         let Found { done, body, acquired } = found;
         if !done.has(Disposition::OPEN_OPEN) || body.open_handle.is_none() {
             let is_absent = done.has(Disposition::LOOKUP_NEG);
@@ -229,15 +253,42 @@ impl Context {
         if !inode.has_attributes() {
             inode.body = body;
         }
+        let number = OpenKey(core.number());
         drop(core);
+        if let Some(caller) = keeper {
+            self.keep_open(caller, key, &open);
+        }
         drop(acquired);
-        Ok(Opened { open, body, key, is_new })
+        Ok(Opened { open, body, key, number, is_new })
     }
 
-    /// Closes a file. One round trip, unless the MDT has evicted this client since the file was opened.
+    /// Closes a file. One round trip, unless others use the same open, it is kept, or the MDT has evicted this client
+    /// since the file was opened.
     pub(crate) async fn close(
         &self,
-        key: (ImportId, RequestId),
+        key: HandleKey,
+        open: &Open,
+        closed: Closed,
+    ) -> Result<(), Errno> {
+        {
+            let mut core = self.core();
+            let now = core.now;
+            if let Some(inode) =
+                core.mounts.get_mut(&self.mount).and_then(|mount| mount.inodes.get_mut(&open.fid))
+            {
+                inode.reopened.close(now);
+            }
+        }
+        match open.release() {
+            true => self.close_handle(key, open, closed).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Closes what nobody uses.
+    pub(crate) async fn close_handle(
+        &self,
+        key: HandleKey,
         open: &Open,
         closed: Closed,
     ) -> Result<(), Errno> {

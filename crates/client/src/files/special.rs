@@ -45,6 +45,11 @@ pub const PING: &[u8] = b"lustre.ping.";
 pub const QUOTA_USED: &[u8] = b"lustre.quota.used.";
 /// With an owner and the first MDT behind it, `lustre.quota.limits.usr:1000.MDT:0`: its limits. Read-only.
 pub const QUOTA_LIMITS: &[u8] = b"lustre.quota.limits.";
+/// Its value is asked for to bring what the file is and its data into the cache of the mount, and to keep it open there:
+/// the bytes of data, and 1 if it is kept open.
+pub const WARM: &[u8] = b"lustre.warm.data";
+/// The same without the data.
+pub const WARM_STATE: &[u8] = b"lustre.warm.state";
 /// With a number behind it, `lustre.parameters.0`: names of parameters of the mount, each with slashes and on a line, from
 /// the one with that number on; as many as fit. Read-only.
 pub const PARAMETERS: &[u8] = b"lustre.parameters.";
@@ -63,6 +68,8 @@ pub(crate) enum Special {
     Paths(Fid),
     Targets,
     Target(Question, Place),
+    /// The file, with its data or without.
+    Warm(bool),
     /// Names of parameters from this one on.
     Parameters(usize),
     Parameter(String),
@@ -75,6 +82,8 @@ impl Special {
             LAYOUT => Some(Self::Layout),
             FID => Some(Self::Fid),
             TARGETS => Some(Self::Targets),
+            WARM => Some(Self::Warm(true)),
+            WARM_STATE => Some(Self::Warm(false)),
             _ => {
                 let asked = [(STATFS, Question::Statfs), (PING, Question::Ping)];
                 for (prefix, question) in asked {
@@ -107,7 +116,7 @@ impl Special {
 
 impl Context {
     /// Returns the value of such an attribute. No round trip for a FID, one for each path, and one for a
-    /// layout that is not cached.
+    /// layout that is not cached; as many as needed to bring a file into the cache.
     ///
     /// # Errors
     /// ENODATA if there is none, EPERM for paths that the caller might not find and quotas of others, and what the server
@@ -130,6 +139,10 @@ impl Context {
                 Err(Errno::EPERM)
             }
             Special::Target(question, of) => self.ask(of, question).await,
+            Special::Warm(with_data) => {
+                let (bytes, is_kept) = self.warm(caller, fid, with_data).await?;
+                Ok(format!("{bytes} {}\n", u8::from(is_kept)).into_bytes())
+            }
             Special::Parameters(from) => self.tunables(from),
             Special::Parameter(name) => self.tunable(&name),
             Special::Paths(_) if !caller.has(CAP_DAC_READ_SEARCH) => Err(Errno::EPERM),

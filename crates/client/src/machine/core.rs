@@ -215,7 +215,12 @@ impl Core {
     }
 
     pub(super) fn take_errands(&mut self) -> Vec<(MountId, Errand)> {
-        std::mem::take(&mut self.errands)
+        let mut errands = std::mem::take(&mut self.errands);
+        for (id, mount) in &mut self.mounts {
+            let closing = mount.kept.closing.drain(..);
+            errands.extend(closing.map(|(key, open)| (*id, Errand::Close(key, open))));
+        }
+        errands
     }
 
     /// Wakes somebody at a time.

@@ -4,6 +4,7 @@
 
 mod data;
 mod files;
+mod kept;
 mod model;
 mod mount;
 mod order;

@@ -64,19 +64,37 @@ impl Rig {
         self.serve();
     }
 
+    /// Saves the MDT as it is, while it is not served.
+    pub(crate) fn save_mdt(&mut self) {
+        self.save(0);
+    }
+
+    /// Serves the MDT as it was saved: it has forgotten what happened since.
+    pub(crate) fn restore_mdt(&mut self) {
+        self.restore(0);
+    }
+
     /// Saves an OST as it is, while it is not served.
     pub(crate) fn save_ost(&mut self, index: usize) {
-        self.serving.take().unwrap().stop();
-        copy(&self.directories[1 + index], &self.scratch.join("saved"));
-        self.serve();
+        self.save(1 + index);
     }
 
     /// Serves an OST as it was saved: it has forgotten what happened since.
     pub(crate) fn restore_ost(&mut self, index: usize) {
+        self.restore(1 + index);
+    }
+
+    fn save(&mut self, place: usize) {
         self.serving.take().unwrap().stop();
-        let ost = &self.directories[1 + index];
-        std::fs::remove_dir_all(ost).unwrap();
-        copy(&self.scratch.join("saved"), ost);
+        copy(&self.directories[place], &self.scratch.join("saved"));
+        self.serve();
+    }
+
+    fn restore(&mut self, place: usize) {
+        self.serving.take().unwrap().stop();
+        let target = &self.directories[place];
+        std::fs::remove_dir_all(target).unwrap();
+        copy(&self.scratch.join("saved"), target);
         self.serve();
     }
 

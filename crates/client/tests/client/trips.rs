@@ -13,19 +13,19 @@ use crate::rig::Rig;
 const ROOT: Caller = Caller::ROOT;
 
 /// Counts the requests since the last call, without those that keep connections and give locks up.
-struct Counter<'a> {
+pub(crate) struct Counter<'a> {
     fs: &'a FileSystem,
     before: u64,
 }
 
 impl Counter<'_> {
-    fn new(fs: &FileSystem) -> Counter<'_> {
+    pub(crate) fn new(fs: &FileSystem) -> Counter<'_> {
         let mut this = Counter { fs, before: 0 };
         this.taken();
         this
     }
 
-    fn taken(&mut self) -> u64 {
+    pub(crate) fn taken(&mut self) -> u64 {
         let own = [Opcode::OBD_PING, Opcode::LDLM_CANCEL, Opcode::LDLM_CONVERT];
         let all = self.fs.requests();
         let now =

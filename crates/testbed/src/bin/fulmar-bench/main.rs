@@ -166,6 +166,7 @@ const CASES: &[Case] = &[
     ("wan.ls_1000", wan::list),
     ("wan.open_read_close_1000.", wan::open_striped),
     ("wan.open_read_close_1000_dom", wan::open_inline),
+    ("wan.open_read_close_1000_warm", wan::open_warm),
     ("hostile.", hostile::attacks),
     ("sim.sc11", sim::sc11),
 ];

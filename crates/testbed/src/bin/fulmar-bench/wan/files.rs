@@ -90,6 +90,20 @@ pub(crate) fn open_inline(effort: Effort) -> Result<Vec<Figure>, Failure> {
     Ok(vec![round_trips(name, taken, f64::from(FILES), 1.2)])
 }
 
+/// The same with their data on OSTs, after the mount has warmed up.
+pub(crate) fn open_warm(effort: Effort) -> Result<Vec<Figure>, Failure> {
+    let fill = |root: &Path| make_small(&root.join(STRIPED));
+    let work = |root: &Path| {
+        let directory = root.join(STRIPED);
+        let fulmar = std::env::current_exe()?.with_file_name("fulmar");
+        ended(Command::new(fulmar).arg("warmup").arg(&directory).stdout(io::stderr()))?;
+        read_all(&directory)
+    };
+    let Some(taken) = trials(effort, fill, work)? else { return Ok(Vec::new()) };
+    let name = "wan.open_read_close_1000_warm.round_trips";
+    Ok(vec![round_trips(name, taken, f64::from(FILES), 0.1)])
+}
+
 /// Makes files, and lets `work` use a new mount of them for each trial. Returns how long each took; `None`
 /// with a notice where nothing can be mounted.
 fn trials(

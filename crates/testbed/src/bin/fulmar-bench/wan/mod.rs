@@ -7,7 +7,7 @@ mod transfer;
 
 use std::time::Duration;
 
-pub(crate) use files::{list, open_inline, open_striped, read, write};
+pub(crate) use files::{list, open_inline, open_striped, open_warm, read, write};
 pub(crate) use lst::{predicted, tuned, unconfigured};
 
 /// The round trip of the study.
