@@ -11,6 +11,8 @@ pub struct Asked {
     pub attributes: u64,
     /// For an access control list, or another extended attribute.
     pub lists: u64,
+    /// For data of a file.
+    pub data: u64,
 }
 
 /// Counts that.
@@ -19,12 +21,14 @@ pub(crate) struct Counts {
     pub(crate) names: AtomicU64,
     pub(crate) attributes: AtomicU64,
     pub(crate) lists: AtomicU64,
+    pub(crate) data: AtomicU64,
 }
 
 impl Counts {
     pub(crate) fn so_far(&self) -> Asked {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Asked { names: of(&self.names), attributes: of(&self.attributes), lists: of(&self.lists) }
+        let (names, attributes) = (of(&self.names), of(&self.attributes));
+        Asked { names, attributes, lists: of(&self.lists), data: of(&self.data) }
     }
 }
 

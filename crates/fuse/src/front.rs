@@ -17,7 +17,8 @@ use crate::tasks::Tasks;
 
 /// The most bytes of a write.
 const WRITE_MAX: u32 = 1 << 20;
-/// The most requests in the background.
+/// From how many requests in the background on the kernel reads nothing ahead. It sends more all the same: one that it
+/// held back would keep pages locked, of which nobody knew.
 const BACKGROUND: u16 = 256;
 
 /// `O_APPEND`.
@@ -170,6 +171,7 @@ pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
         let _ = config.add_capabilities(flag);
     }
     let _ = config.set_max_write(WRITE_MAX);
-    let _ = config.set_max_background(BACKGROUND);
+    let _ = config.set_max_background(u16::MAX);
+    let _ = config.set_congestion_threshold(BACKGROUND);
     let _ = config.set_time_granularity(Duration::from_secs(1));
 }

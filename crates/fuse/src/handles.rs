@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fulmar_client::File;
 
 use crate::directory::Position;
+use crate::dropping::Writer;
 
 /// An open file or directory.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct Handle {
     pub(crate) file: File,
     /// Where reading a directory has come to.
     pub(crate) position: Mutex<Position>,
+    /// If the file may be written to where it is mapped.
+    _writer: Option<Writer>,
 }
 
 #[derive(Debug, Default)]
@@ -26,11 +29,13 @@ struct Table {
 pub(crate) struct Handles(Mutex<Table>);
 
 impl Handles {
-    pub(crate) fn add(&self, file: File) -> u64 {
+    pub(crate) fn add(&self, file: File, writer: Option<Writer>) -> u64 {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.last += 1;
         let number = table.last;
-        table.open.insert(number, Arc::new(Handle { file, position: Mutex::default() }));
+        table
+            .open
+            .insert(number, Arc::new(Handle { file, position: Mutex::default(), _writer: writer }));
         number
     }
 

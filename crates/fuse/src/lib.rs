@@ -9,7 +9,8 @@
 //! drop them before a lock is given back (`nodes`, `notices`). Files are open for direct I/O, so it keeps no data: each read asks
 //! the client library, which answers from its own cache as far as its locks allow. The exception is
 //! a file that is mapped: its pages are those of the last fault, and dropped when the file is opened again or when
-//! its attributes have changed.
+//! its attributes have changed. If [`Options::data_cache`] is set, it keeps the data of files that are open to be
+//! read only, and of those that are mapped, as long as locks protect them (`pages`, `dropping`, `filling`).
 //!
 //! [`Watcher`]: fulmar_client::Watcher
 //!
@@ -25,6 +26,8 @@ mod asked;
 mod attributes;
 mod caller;
 mod directory;
+mod dropping;
+mod filling;
 mod front;
 mod handles;
 mod interrupts;
@@ -34,6 +37,7 @@ mod names;
 mod nodes;
 mod notices;
 mod options;
+mod pages;
 mod replies;
 mod requests;
 mod state;
@@ -84,6 +88,11 @@ impl Mounted {
     /// Returns whether the kernel keeps names: Linux 6.16 and later do, unless the options say otherwise.
     pub fn keeps_names(&self) -> bool {
         self.state.nodes(|nodes| nodes.keeps_names)
+    }
+
+    /// Returns whether the kernel keeps the data of files: the same.
+    pub fn keeps_data(&self) -> bool {
+        self.state.notices.keeps_data()
     }
 
     /// Ends the mount, and the client's. Files that are open in it are lost.

@@ -43,7 +43,7 @@ impl Attached {
         let config = config(source, options);
         let begin = |session: Session<Front>| {
             let device = session.as_fd().try_clone_to_owned()?;
-            notices.connect(device.into(), !options.no_lookup_cache);
+            notices.connect(device.into(), !options.no_lookup_cache, options.data_cache);
             session.spawn()
         };
         if !is_root() {

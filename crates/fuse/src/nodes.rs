@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use fulmar_client::{Stale, inode};
 use fulmar_lustre_wire::Fid;
 
+use crate::pages::Pages;
+
 /// The number of the root of a mount.
 pub(crate) const ROOT: u64 = 1;
 
@@ -20,7 +22,9 @@ pub(crate) struct Nodes {
     by_fid: BTreeMap<Fid, u64>,
     /// Whether names can be dropped, and so may be kept: all at once.
     pub(crate) keeps_names: bool,
-    /// How often they were dropped, from 1 on.
+    /// What it has of the data of files.
+    pub(crate) pages: Pages,
+    /// How often the names were dropped, from 1 on.
     epoch: u64,
 }
 
@@ -50,6 +54,8 @@ pub(crate) struct Lost {
     pub(crate) names: bool,
     /// The attributes of these files.
     pub(crate) attributes: Vec<u64>,
+    /// The pages of these: dropping them has begun.
+    pub(crate) pages: Vec<u64>,
 }
 
 impl Nodes {
@@ -60,6 +66,7 @@ impl Nodes {
             by_number: [(ROOT, node)].into(),
             by_fid: [(root, ROOT)].into(),
             keeps_names: false,
+            pages: Pages::default(),
             epoch: 1,
         }
     }
@@ -125,6 +132,7 @@ impl Nodes {
             if node.lookups == 0 {
                 self.by_fid.remove(&node.fid);
                 self.by_number.remove(&number);
+                self.pages.forget(number);
             }
         }
     }
@@ -133,6 +141,7 @@ impl Nodes {
     pub(crate) fn forget_all(&mut self) {
         self.by_number.clear();
         self.by_fid.clear();
+        self.pages = Pages::default();
         self.keeps_names = false;
     }
 
@@ -142,10 +151,16 @@ impl Nodes {
             Stale::Attributes(fid) => self.node(*fid).is_some_and(|node| node.attributes),
             Stale::Names(fid) => self.node(*fid).is_some_and(|node| node.named == self.epoch),
             Stale::Content { file, .. } => {
-                self.node(*file).is_some_and(|node| node.absent == self.epoch)
+                self.keeps_absent(*file)
+                    || self.by_fid.get(file).is_some_and(|number| self.pages.concerns(*number))
             }
             Stale::Everything => !self.by_number.is_empty(),
         })
+    }
+
+    /// Returns whether the kernel keeps that a name in a directory does not exist.
+    fn keeps_absent(&self, directory: Fid) -> bool {
+        self.node(directory).is_some_and(|node| node.absent == self.epoch)
     }
 
     /// Returns what the kernel has to drop, and notes that it keeps that no more.
@@ -161,8 +176,11 @@ impl Nodes {
                         lost.attributes.push(number);
                     }
                 }
-                Stale::Names(_) | Stale::Content { .. } => {
-                    lost.names |= self.concerns(std::slice::from_ref(one));
+                Stale::Names(_) => lost.names |= self.concerns(std::slice::from_ref(one)),
+                Stale::Content { file, .. } => {
+                    lost.names |= self.keeps_absent(*file);
+                    let number = self.by_fid.get(file).copied();
+                    lost.pages.extend(number.filter(|number| self.pages.lose(*number)));
                 }
                 Stale::Everything => {
                     lost.names = self.keeps_names;
@@ -171,6 +189,7 @@ impl Nodes {
                         node.attributes = false;
                         *number
                     }));
+                    lost.pages.extend(self.pages.lose_all());
                 }
             }
         }
@@ -194,7 +213,7 @@ mod tests {
     const B: Fid = Fid { seq: 0x2_0000_0400, oid: 7, version: 1 };
     const TOP: Fid = Fid { seq: 0x2_0000_0007, oid: 1, version: 0 };
     const BOTH: Kept = Kept { name: true, attributes: true };
-    const NAMES: Lost = Lost { names: true, attributes: Vec::new() };
+    const NAMES: Lost = Lost { names: true, attributes: Vec::new(), pages: Vec::new() };
 
     fn absent(file: Fid) -> Stale {
         Stale::Content { file, start: 0, end: u64::MAX }
@@ -225,14 +244,14 @@ mod tests {
         assert_eq!(kept, BOTH);
         let stale = [Stale::Attributes(A), Stale::Names(A)];
         assert!(nodes.concerns(&stale) && nodes.concerns(&stale[1..]));
-        assert_eq!(nodes.lose(&stale), Lost { names: true, attributes: vec![number] });
+        assert_eq!(nodes.lose(&stale), Lost { attributes: vec![number], ..NAMES });
         assert!(!nodes.concerns(&stale));
         assert_eq!(nodes.lose(&stale), Lost::default());
         // What is told without a lifetime concerns nobody.
         nodes.tell(A, Kept::default());
         assert!(!nodes.concerns(&stale));
         nodes.tell_attributes(A);
-        assert_eq!(nodes.lose(&stale), Lost { names: false, attributes: vec![number] });
+        assert_eq!(nodes.lose(&stale), Lost { names: false, attributes: vec![number], ..NAMES });
         nodes.forget(number, 2);
         nodes.tell_attributes(A);
         assert!(!nodes.concerns(&stale));
@@ -263,6 +282,20 @@ mod tests {
     }
 
     #[test]
+    fn pages_are_lost_with_the_content_of_their_file() {
+        let mut nodes = Nodes::new(TOP);
+        let (number, _) = nodes.tell(A, Kept::default());
+        let fill = nodes.pages.begin(number, 0..4096);
+        nodes.pages.attempt(number, fill);
+        nodes.pages.found(number, fill, true);
+        assert!(nodes.concerns(&[absent(A)]) && !nodes.concerns(&[absent(TOP)]));
+        let pages = vec![number];
+        let lost = nodes.lose(&[absent(TOP), absent(A)]);
+        assert_eq!(lost, Lost { names: false, pages: pages.clone(), ..NAMES });
+        assert_eq!(nodes.lose(&[Stale::Everything]).pages, pages);
+    }
+
+    #[test]
     fn after_an_eviction_nothing_is_kept() {
         let mut nodes = Nodes::new(TOP);
         nodes.keeps_names = true;
@@ -270,7 +303,7 @@ mod tests {
         let (number, _) = nodes.tell(A, BOTH);
         nodes.tell(B, Kept::default());
         let lost = nodes.lose(&[Stale::Everything]);
-        assert_eq!(lost, Lost { names: true, attributes: vec![ROOT, number] });
+        assert_eq!(lost, Lost { attributes: vec![ROOT, number], ..NAMES });
         assert!(!nodes.concerns(&[Stale::Attributes(A), Stale::Names(A)]));
         nodes.tell(A, BOTH);
         nodes.forget_all();

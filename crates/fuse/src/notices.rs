@@ -1,12 +1,13 @@
 //! Has the kernel drop what it keeps.
 //!
-//! Both messages are answered by the kernel at once: they wait for no lock that an operation holds while it waits for
+//! Those about names and attributes are answered by the kernel at once: they wait for no lock that an operation holds while it waits for
 //! a server. So a lock that a server takes back can wait for them. That of a single name does not: it needs the
 //! lock of its directory, which a `mkdir` in it has until the server has replied.
 
 use std::fs::File;
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
@@ -32,7 +33,9 @@ pub(crate) struct Notices {
     state: Mutex<State>,
     /// Who tells the kernel something; others wait until it is told.
     turn: Mutex<()>,
-    device: OnceLock<File>,
+    device: Arc<OnceLock<File>>,
+    /// Whether the kernel keeps the data of files.
+    keeps_data: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -45,15 +48,23 @@ struct State {
 impl Notices {
     pub(crate) fn new(root: Fid) -> Self {
         let state = State { nodes: Nodes::new(root), is_telling: false };
-        Self { state: Mutex::new(state), turn: Mutex::default(), device: OnceLock::new() }
+        let (state, turn) = (Mutex::new(state), Mutex::default());
+        Self { state, turn, device: Arc::default(), keeps_data: AtomicBool::new(false) }
     }
 
-    /// Takes the device of a mount that has begun. `names`: whether the kernel keeps names, if it can.
-    pub(crate) fn connect(&self, device: File, names: bool) {
+    /// Takes the device of a mount that has begun. `names` and `data`: whether the kernel keeps names and the data of
+    /// files, if it can.
+    pub(crate) fn connect(&self, device: File, names: bool, data: bool) {
         let device = self.device.get_or_init(|| device);
-        // An older kernel does not know the message.
-        let can_drop = names && send(device, INCREASE_EPOCH, &[]).is_ok();
-        self.state().nodes.keeps_names = can_drop;
+        // An older kernel does not know the message. Nor does it drop the pages of what was written directly.
+        let is_new = send(device, INCREASE_EPOCH, &[]).is_ok();
+        self.state().nodes.keeps_names = names && is_new;
+        self.keeps_data.store(data && is_new, Ordering::Relaxed);
+    }
+
+    /// Returns whether the kernel keeps the data of files.
+    pub(crate) fn keeps_data(&self) -> bool {
+        self.keeps_data.load(Ordering::Relaxed)
     }
 
     /// The mount has ended: the kernel has forgotten all without a word.
@@ -86,7 +97,25 @@ impl Notices {
         }
     }
 
-    fn tell(&self, Lost { names, attributes }: Lost) {
+    /// Returns what has the kernel drop ranges of the pages of a file, which may wait for requests that fill
+    /// some of them.
+    pub(crate) fn drop_ranges(
+        &self,
+        number: u64,
+        ranges: Vec<(u64, u64)>,
+    ) -> impl FnOnce() + use<> {
+        let device = self.device.clone();
+        move || {
+            let Some(device) = device.get() else { return };
+            for (offset, len) in ranges {
+                let body = [number, offset, len].into_iter().flat_map(u64::to_ne_bytes);
+                // It fails when the kernel has forgotten the file, or the mount has ended.
+                let _ = send(device, INVALIDATE_INODE, &body.collect::<Vec<u8>>());
+            }
+        }
+    }
+
+    fn tell(&self, names: bool, attributes: Vec<u64>) {
         if let Some(device) = self.device.get().filter(|_| names) {
             // It fails only when the mount has ended.
             let _ = send(device, INCREASE_EPOCH, &[]);
@@ -103,14 +132,15 @@ impl Watcher for Notices {
 
     fn stale(&self, stale: Vec<Stale>, done: Dropped) {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = {
+        let Lost { names, attributes, pages } = {
             let mut state = self.state();
             state.is_telling = true;
             state.nodes.lose(&stale)
         };
-        self.tell(lost);
+        self.tell(names, attributes);
         self.state().is_telling = false;
         drop(turn);
+        pages.into_iter().for_each(|number| self.drop_pages(number));
         drop(done);
     }
 }

@@ -22,6 +22,8 @@ pub struct Options {
     /// The kernel keeps no names: each is looked up each time. What is mounted below stays then, and is not
     /// unmounted when the names above it are dropped.
     pub no_lookup_cache: bool,
+    /// The kernel keeps the data of files that are open to be read only, as long as locks protect them.
+    pub data_cache: bool,
     /// Other users than the one who mounts have access too; always if root mounts.
     pub allow_other: bool,
     /// The directory of the file system that is the root of the mount.
@@ -108,6 +110,8 @@ impl Options {
                 "nouser_xattr" => self.no_user_xattr = true,
                 "lookupcache=all" => self.no_lookup_cache = false,
                 "lookupcache=none" => self.no_lookup_cache = true,
+                "datacache=locks" => self.data_cache = true,
+                "datacache=none" => self.data_cache = false,
                 "allow_other" => self.allow_other = true,
                 _ if IGNORED.contains(&word) => {}
                 _ if IGNORED_VALUES.iter().any(|start| word.starts_with(start)) => {}
@@ -130,7 +134,7 @@ impl std::fmt::Display for OptionError {
             f,
             "there is no mount option {:?}: those that there are are ro, rw, atime, noatime, dev, nodev, suid, \
              nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, \
-             lookupcache=all, lookupcache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
+             lookupcache=all, lookupcache=none, datacache=locks, datacache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
             self.0
         )
     }
@@ -155,9 +159,9 @@ mod tests {
         assert_eq!(options, expected);
         options.add("config=/etc/lnet.conf").unwrap();
         assert_eq!(options.config, Some("/etc/lnet.conf".into()));
-        options.add("lazystatfs,retry=3,noflock,nosuid,lookupcache=none").unwrap();
+        options.add("lazystatfs,retry=3,noflock,nosuid,lookupcache=none,datacache=locks").unwrap();
         assert_eq!((options.locks, options.no_suid), (FileLocks::Refused, true));
-        assert!(options.no_lookup_cache);
+        assert!(options.no_lookup_cache && options.data_cache);
         let error = options.add("ro,encrypt").unwrap_err().to_string();
         assert!(error.starts_with("there is no mount option \"encrypt\": those"), "{error}");
         assert!(options.read_only);

@@ -14,6 +14,7 @@ use fuser::{
     RenameFlags, Request, TimeOrNow, WriteFlags,
 };
 
+use crate::asked::count;
 use crate::attributes::{self, Wanted};
 use crate::caller::{caller, keeps_privileges};
 use crate::directory;
@@ -27,8 +28,7 @@ use crate::state::{Found, NO_TIME, State, found, name};
 /// Bytes of a block of `statfs`.
 const BLOCK: u32 = 4096;
 /// The most bytes that are copied while operations wait.
-const COPIED_MAX: u32 = 64 << 10;
-const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+pub(crate) const COPIED_MAX: u32 = 64 << 10;
 
 impl Filesystem for Front {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -83,7 +83,11 @@ impl Filesystem for Front {
         let keeps_privileges = keeps_privileges(&caller);
         let change = Wanted { mode, uid, gid, size, atime, mtime, keeps_privileges }.change();
         let set = |state: Arc<State>| async move {
-            let found = found(state.file_system.setattr(&caller, file?, change).await)?;
+            let found = found(state.file_system.setattr(&caller, file?, change).await);
+            if size.is_some() {
+                state.notices.changed(number.0);
+            }
+            let found = found?;
             Ok(attributes::file_attr(&found, found.inode()))
         };
         self.run(reply, set, |reply, attr| reply.attr(&NO_TIME, &attr));
@@ -210,11 +214,12 @@ impl Filesystem for Front {
     fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: fuser::ReplyOpen) {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
         let options = open_options(flags.0);
+        let (writer, how) = (self.state.writer(number.0, flags.0), self.state.opened(flags.0));
         let open = |state: Arc<State>| async move {
             let opened = found(state.file_system.open_file(&caller, file?, options).await)?;
-            Ok(state.handles.add(opened))
+            Ok(state.handles.add(opened, writer))
         };
-        self.run(reply, open, |reply, handle| reply.opened(FileHandle(handle), DIRECT));
+        self.run(reply, open, move |reply, handle| reply.opened(FileHandle(handle), how));
     }
 
     fn create(
@@ -236,27 +241,35 @@ impl Filesystem for Front {
                 Some(found) => state.entry(&found),
                 None => state.entry_of(&caller, file.fid()).await?,
             };
-            Ok((found, state.handles.add(file)))
+            let writer = state.writer(found.attr.ino.0, flags);
+            Ok((found, state.handles.add(file, writer)))
         };
-        self.run(reply, create, |reply, (found, handle): (Found, u64)| {
-            reply.created(&NO_TIME, &found.attr, found.generation, FileHandle(handle), DIRECT);
+        // Whatever the kernel has of a file that was there already goes.
+        let how = self.state.opened(flags) - FopenFlags::FOPEN_KEEP_CACHE;
+        self.run(reply, create, move |reply, (found, handle): (Found, u64)| {
+            reply.created(&NO_TIME, &found.attr, found.generation, FileHandle(handle), how);
         });
     }
 
     fn read(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: fuser::ReplyData,
     ) {
+        count(&self.state.asked.data);
         let Some(handle) = self.state.handles.get(handle.0) else {
             return reply.fail(Errno::EBADF);
         };
+        // Who reads for himself has an owner of locks.
+        if owner.is_none() && self.state.notices.keeps_data() {
+            return self.fill(number.0, handle, (offset, size), reply);
+        }
         let read = |_| async move { handle.file.read(offset, size.into()).await };
         let done = |reply: fuser::ReplyData, data: Vec<u8>| reply.data(&data);
         match size <= COPIED_MAX {
@@ -268,7 +281,7 @@ impl Filesystem for Front {
     fn write(
         &self,
         request: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
@@ -278,6 +291,9 @@ impl Filesystem for Front {
         reply: fuser::ReplyWrite,
     ) {
         let (len, data): (u32, Arc<[u8]>) = (data.len() as u32, data.into());
+        if flags.contains(WriteFlags::FUSE_WRITE_CACHE) && self.state.notices.keeps_data() {
+            return self.write_pages(number.0, handle, (offset, data), reply);
+        }
         // Flags of an open file change, so they come with each write.
         let offset = (open.0 & APPEND == 0).then_some(offset);
         let drops = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
@@ -286,7 +302,9 @@ impl Filesystem for Front {
             if let Some(caller) = caller {
                 state.file_system.drop_privileges(&caller, handle.file.fid()).await?;
             }
-            handle.file.write_to(offset, data).await.map(drop)
+            let written = handle.file.write_to(offset, data).await.map(drop);
+            state.notices.changed(number.0);
+            written
         };
         self.on_handle(reply, handle, write, move |reply, ()| reply.written(len));
     }
@@ -336,7 +354,7 @@ impl Filesystem for Front {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
         let open = |state: Arc<State>| async move {
             let opened = found(state.file_system.open_directory(&caller, file?).await)?;
-            Ok(state.handles.add(opened))
+            Ok(state.handles.add(opened, None))
         };
         let flags = FopenFlags::empty();
         self.run(reply, open, move |reply, handle| reply.opened(FileHandle(handle), flags));
@@ -512,7 +530,7 @@ impl Filesystem for Front {
     fn fallocate(
         &self,
         request: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         len: u64,
@@ -531,7 +549,9 @@ impl Filesystem for Front {
             if !keeps_privileges(&caller) {
                 state.file_system.drop_privileges(&caller, handle.file.fid()).await?;
             }
-            handle.file.allocate(offset, len, how).await
+            let done = handle.file.allocate(offset, len, how).await;
+            state.notices.changed(number.0);
+            done
         };
         self.on_handle(reply, handle, allocate, |reply, ()| reply.ok());
     }

@@ -84,6 +84,22 @@ impl File {
     /// # Errors
     /// EBADF if it is not open to be read, and what the servers say.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
+        self.read_to_keep(offset, len, |_| ()).await
+    }
+
+    /// The same for somebody who keeps the data. `told` is called for each part of at most
+    /// [`DataSettings::READ_MAX`] bytes when it is found, with whether locks protect it: then a
+    /// [`Watcher`](crate::Watcher) hears of each loss after that. It is called with a lock of the mount, which
+    /// must not be used there.
+    ///
+    /// # Errors
+    /// As [`File::read`].
+    pub async fn read_to_keep(
+        &self,
+        offset: u64,
+        len: u64,
+        told: impl FnMut(bool) + Clone + Send + 'static,
+    ) -> Result<Vec<u8>, Errno> {
         if !self.options.read {
             return Err(Errno::EBADF);
         }
@@ -93,8 +109,10 @@ impl File {
             let Some(at) = offset.checked_add(whole.len() as u64) else { return Ok(whole) };
             let count = left.min(DataSettings::READ_MAX);
             let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
-            let read =
-                move |cx: Context| async move { cx.read_counted(&caller, file, (at, count)).await };
+            let mut told = told.clone();
+            let read = move |cx: Context| async move {
+                cx.read_counted(&caller, file, (at, count), &mut told).await
+            };
             let parts = self.file_system.counted(Op::Read, read).await?;
             let found: usize = parts.iter().map(Part::len).sum();
             whole.reserve(found);
@@ -130,6 +148,34 @@ impl File {
         offset: Option<u64>,
         data: impl Into<Arc<[u8]>>,
     ) -> Result<u64, Errno> {
+        let Some(at) = offset else { return self.append(data.into()).await };
+        self.write_to_keep(at, data, |_| ()).await.map(|()| at)
+    }
+
+    async fn append(&self, data: Arc<[u8]>) -> Result<u64, Errno> {
+        if !self.options.write {
+            return Err(Errno::EBADF);
+        }
+        self.is_modified.store(true, Ordering::Release);
+        let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
+        self.file_system
+            .counted(Op::Write, move |cx| async move {
+                cx.count_bytes(Op::WriteBytes, data.len() as u64);
+                cx.append(&caller, file, data).await
+            })
+            .await
+    }
+
+    /// Writes data at an offset for somebody who keeps them. `told` is called as for [`File::read_to_keep`].
+    ///
+    /// # Errors
+    /// As [`File::write`].
+    pub async fn write_to_keep(
+        &self,
+        offset: u64,
+        data: impl Into<Arc<[u8]>>,
+        mut told: impl FnMut(bool) + Send + 'static,
+    ) -> Result<(), Errno> {
         if !self.options.write {
             return Err(Errno::EBADF);
         }
@@ -138,10 +184,7 @@ impl File {
         self.file_system
             .counted(Op::Write, move |cx| async move {
                 cx.count_bytes(Op::WriteBytes, data.len() as u64);
-                match offset {
-                    None => cx.append(&caller, file, data).await,
-                    Some(at) => cx.write_at(&caller, file, (at, data)).await.map(|()| at),
-                }
+                cx.write_at(&caller, file, (offset, data), &mut told).await
             })
             .await
     }
@@ -258,8 +301,9 @@ impl Context {
         caller: &Caller,
         file: (OpenKey, Fid),
         range: (u64, u64),
+        told: &mut (dyn FnMut(bool) + Send),
     ) -> Result<Vec<Part>, Errno> {
-        let parts = self.read_at(caller, file, range).await?;
+        let parts = self.read_at(caller, file, range, told).await?;
         let found: usize = parts.iter().map(Part::len).sum();
         self.count_bytes(Op::ReadBytes, found as u64);
         Ok(parts)

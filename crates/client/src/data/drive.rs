@@ -174,15 +174,16 @@ impl Core {
     /// What a lock covers is written.
     fn cancelled(&mut self, mount: MountId, cancelled: Cancelled) {
         let Cancelled { import, lock, covered, object } = cancelled;
-        self.with_data(mount, |data| {
-            let Some(known) = data.objects.get_mut(&object) else { return };
+        let file = self.with_data(mount, |data| {
+            let known = data.objects.get_mut(&object)?;
             known.locks.remove(&lock);
             let (file, is_last) = (known.object.file, known.locks.is_empty());
             if is_last {
                 data.forget(file);
             }
+            Some(file)
         });
-        self.drop_all(import, lock, &covered);
+        self.drop_all((import, lock), &covered, file.flatten());
     }
 
     /// Returns the attributes of an object that others ask this client for, since it has a lock on it.

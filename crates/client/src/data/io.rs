@@ -56,11 +56,14 @@ impl Context {
 
     /// Reads at most [`Settings::READ_MAX`] bytes of a file: fewer only at its end. One round trip for locks
     /// unless they are held, one for the size at the end of the file, and one for data that are not cached.
+    /// `told` is called once they are found and while all that protects them is still held, with whether it
+    /// all is.
     pub(crate) async fn read_at(
         &self,
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
         (offset, len): (u64, u64),
+        told: &mut (dyn FnMut(bool) + Send),
     ) -> Result<Vec<Part>, Errno> {
         let end = offset.saturating_add(len.min(Settings::READ_MAX)).min(i64::MAX as u64);
         if end <= offset {
@@ -71,11 +74,12 @@ impl Context {
         if layout.is_released() {
             return Err(Errno::EOPNOTSUPP);
         }
-        if let Some(bytes) = self.read_inline(fid, &layout, (offset, len)) {
+        if let Some(bytes) = self.read_inline(fid, &layout, (offset, len), told) {
             return Ok(vec![Part::Inline(bytes)]);
         }
         let file = self.cached(fid, layout).await?;
         let using = self.use_open(key, fid)?;
+        let before: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
         let held = self.lock_all(&self.pieces(&file, offset..end), LockMode::PR).await?;
         let known = self.known_size(&file);
         // Nobody can cut what is locked; but what is behind it may have grown.
@@ -92,8 +96,23 @@ impl Context {
                 Ok(waiting)
             })
             .await;
+        if parts.is_ok() {
+            let after: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
+            match before == after {
+                true => self.tell(&file, &held, told),
+                false => told(false),
+            }
+        }
         drop((held, using, pass));
         parts
+    }
+
+    /// Tells whether locks protect data which these do that are held, and the layout.
+    fn tell(&self, file: &Cached, held: &[Acquired], told: &mut (dyn FnMut(bool) + Send)) {
+        let core = self.core();
+        let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&file.fid));
+        let has_layout = inode.is_some_and(|inode| inode.has_layout(&file.layout));
+        told(has_layout && held.iter().all(|one| one.held.is_some()));
     }
 
     /// Returns the size that a file has at least, as locks of this client have told.
@@ -110,7 +129,7 @@ impl Context {
     }
 
     /// Writes data at an offset of a file: they are cached when it ends. One round trip for objects that do
-    /// not exist, and one for locks that are not held.
+    /// not exist, and one for locks that are not held. `told` is called as for [`Context::read_at`].
     ///
     /// # Errors
     /// What the servers say; that of a write that has failed since the open file was told of one.
@@ -119,6 +138,7 @@ impl Context {
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
         (offset, data): (u64, Arc<[u8]>),
+        told: &mut (dyn FnMut(bool) + Send),
     ) -> Result<(), Errno> {
         let pass = self.share(fid).await;
         let range = range_of(offset, &data)?;
@@ -127,6 +147,9 @@ impl Context {
         let file = self.cached(fid, layout).await?;
         let held = self.lock_all(&self.pieces(&file, range), LockMode::PW).await?;
         let written = self.write_under(caller, key, &file, (offset, data), &held).await;
+        if written.is_ok() {
+            self.tell(&file, &held, told);
+        }
         drop((held, pass));
         written
     }

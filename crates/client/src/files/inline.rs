@@ -22,21 +22,24 @@ pub(crate) fn whole(buffer: &[u8], size: u64) -> Option<Arc<[u8]>> {
 
 impl Context {
     /// Returns a range of a file whose data came with an open, as long as the lock on them is held. `None` if
-    /// they have to be read.
+    /// they have to be read. `told` is called while it is held, with whether the layout is protected too.
     pub(crate) fn read_inline(
         &self,
         fid: Fid,
         layout: &FileLayout,
         (offset, len): (u64, u64),
+        told: &mut (dyn FnMut(bool) + Send),
     ) -> Option<Vec<u8>> {
         // Behind them there may be others.
         if layout.objects().next().is_some() {
             return None;
         }
         let core = self.core();
-        let data = core.mounts.get(&self.mount)?.inodes.get(&fid)?.inline.as_ref()?;
+        let inode = core.mounts.get(&self.mount)?.inodes.get(&fid)?;
+        let data = inode.inline.as_ref()?;
         let from = usize::try_from(offset).map_or(data.len(), |from| from.min(data.len()));
         let len = usize::try_from(len).map_or(data.len() - from, |len| len.min(data.len() - from));
+        told(inode.has_layout(layout));
         Some(data[from..from + len].to_vec())
     }
 

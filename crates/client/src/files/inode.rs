@@ -73,6 +73,11 @@ impl Inode {
         self.bits.has(ATTRIBUTES)
     }
 
+    /// Returns whether this is the layout, and a lock protects it.
+    pub(crate) fn has_layout(&self, layout: &FileLayout) -> bool {
+        self.layout.as_ref().is_some_and(|known| known.bytes == layout.bytes)
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         self.body.mode & TYPE == 0o040_000
     }

@@ -270,6 +270,10 @@ impl MountState {
     /// Drops what these bits of a file protected. Returns what others may have of it.
     pub(crate) fn lose_bits(&mut self, fid: Fid, lost: InodeBits) -> Vec<Stale> {
         let mut stale = Vec::new();
+        // The layout says which data the file has. A lock on data may be all that is known of it.
+        if lost.0 & (InodeBits::DOM.0 | InodeBits::LAYOUT.0) != 0 {
+            stale.push(Stale::Content { file: fid, start: 0, end: u64::MAX });
+        }
         let Some(inode) = self.inodes.get_mut(&fid) else { return stale };
         let lost = InodeBits(inode.bits.0 & lost.0);
         inode.lose(lost);
@@ -293,7 +297,7 @@ impl MountState {
         if lost.has(InodeBits::UPDATE) && is_directory {
             self.absent.remove(&fid);
         }
-        if lost.has(InodeBits::UPDATE) && is_directory || lost.has(InodeBits::DOM) {
+        if lost.has(InodeBits::UPDATE) && is_directory {
             stale.push(Stale::Content { file: fid, start: 0, end: u64::MAX });
         }
         self.forget_unused(fid);
@@ -307,20 +311,26 @@ impl MountState {
         }
     }
 
-    /// A lock on an object is gone; `last` is the last byte that others cover. Returns what others may
-    /// have of it.
+    /// A lock on an object is gone, of a file if that is known; `last` is the last byte that others cover. Returns
+    /// what others may have of it.
     pub(crate) fn lose_extent(
         &mut self,
         import: ImportId,
         id: ResourceId,
-        last: Option<u64>,
+        (file, last): (Option<Fid>, Option<u64>),
     ) -> Vec<Stale> {
-        let Some(object) = self.objects.get_mut(&(import, id)) else { return Vec::new() };
-        let file = object.file;
-        match last {
+        let known = self.objects.get_mut(&(import, id));
+        // With the last lock that was not called back yet it is forgotten, before those that were are gone.
+        let Some(file) = known.as_ref().map(|object| object.file).or(file) else {
+            return Vec::new();
+        };
+        match (known, last) {
             // Beyond it the size is not known any more.
-            Some(last) => object.lvb.size = object.lvb.size.min(last.saturating_add(1)),
-            None => drop(self.objects.remove(&(import, id))),
+            (Some(object), Some(last)) => {
+                object.lvb.size = object.lvb.size.min(last.saturating_add(1));
+            }
+            (Some(_), None) => drop(self.objects.remove(&(import, id))),
+            (None, _) => {}
         }
         vec![Stale::Attributes(file), Stale::Content { file, start: 0, end: u64::MAX }]
     }
@@ -374,5 +384,36 @@ impl MountState {
 impl fmt::Debug for MountState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the mount of {}", self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lock_on_an_object_that_is_lost_concerns_its_file() {
+        let address = "10.0.0.1@tcp:/lv".parse().unwrap();
+        let mut mount = MountState::new(address, Uuid::default(), MountOptions::default());
+        let (file, import, id) = (Fid::ROOT, ImportId(1), ResourceId::of_fid(Fid::ROOT));
+        mount.objects.insert((import, id), Object { file, lvb: OstLvb::default() });
+        let content = Stale::Content { file, start: 0, end: u64::MAX };
+        // Two are called back at once, so each is the last one.
+        for _ in 0..2 {
+            let stale = mount.lose_extent(import, id, (Some(file), None));
+            assert_eq!(stale, [Stale::Attributes(file), content.clone()]);
+        }
+        assert_eq!(mount.lose_extent(import, id, (None, None)), []);
+    }
+
+    #[test]
+    fn who_loses_the_layout_or_data_on_the_mdt_loses_the_content() {
+        let address = "10.0.0.1@tcp:/lv".parse().unwrap();
+        let mut mount = MountState::new(address, Uuid::default(), MountOptions::default());
+        let content = Stale::Content { file: Fid::ROOT, start: 0, end: u64::MAX };
+        for bits in [InodeBits::LAYOUT, InodeBits::DOM] {
+            assert_eq!(mount.lose_bits(Fid::ROOT, bits), [content.clone()]);
+        }
+        assert_eq!(mount.lose_bits(Fid::ROOT, InodeBits::LOOKUP), []);
     }
 }

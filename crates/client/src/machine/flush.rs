@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fulmar_base::Time;
 use fulmar_ldlm::client::{Covered, LockId};
+use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{InodeBits, InodebitsPolicy, LockMode, LockType};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::TargetKind;
@@ -30,13 +31,19 @@ impl Core {
         discard: bool,
     ) {
         if !self.cancel_data((import, lock), covered, discard) {
-            self.drop_all(import, lock, covered);
+            self.drop_all((import, lock), covered, None);
         }
     }
 
-    /// Drops what a lock covers, here and at the watcher of the mount. Its data are dropped already.
-    pub(crate) fn drop_all(&mut self, import: ImportId, lock: LockId, covered: &Covered) {
-        let stale = self.drop_covered(import, covered);
+    /// Drops what a lock covers, here and at the watcher of the mount. Its data are dropped already. `file`: of
+    /// which they were, if that is known.
+    pub(crate) fn drop_all(
+        &mut self,
+        (import, lock): (ImportId, LockId),
+        covered: &Covered,
+        file: Option<Fid>,
+    ) {
+        let stale = self.drop_covered(import, covered, file);
         let now = self.now;
         let Some(peer) = self.peers.get(&import) else { return };
         let watcher = self.mounts.get(&peer.mount).and_then(|mount| mount.watcher.clone());
@@ -56,7 +63,12 @@ impl Core {
     }
 
     /// Drops what a lock covers here. Returns what others may have of it.
-    fn drop_covered(&mut self, import: ImportId, covered: &Covered) -> Vec<Stale> {
+    fn drop_covered(
+        &mut self,
+        import: ImportId,
+        covered: &Covered,
+        file: Option<Fid>,
+    ) -> Vec<Stale> {
         let Some(peer) = self.peers.get(&import) else { return Vec::new() };
         let Some(mount) = self.mounts.get_mut(&peer.mount) else { return Vec::new() };
         let (resource, id) = (covered.resource, covered.resource.id);
@@ -86,7 +98,7 @@ impl Core {
             }
             (_, LockType::EXTENT) => {
                 let last = peer.locks.last_covered(&resource);
-                mount.lose_extent(import, id, last)
+                mount.lose_extent(import, id, (file, last))
             }
             _ => Vec::new(),
         }

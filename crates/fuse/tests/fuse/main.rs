@@ -2,6 +2,7 @@
 // They start nodes, and wait for them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod data;
 mod kept;
 mod posix;
 mod rig;

@@ -92,6 +92,11 @@ impl Rig {
         self.mounts[mount].0.keeps_names()
     }
 
+    /// Returns whether the kernel keeps the data of files.
+    pub(crate) fn keeps_data(&self, mount: usize) -> bool {
+        self.mounts[mount].0.keeps_data()
+    }
+
     /// Ends all mounts and the servers: nothing is mounted any more, even if files are open.
     pub(crate) fn stop(mut self) {
         for (mounted, node) in self.mounts.drain(..) {

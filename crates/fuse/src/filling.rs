@@ -1,0 +1,89 @@
+//! The pages that the kernel fills from files, and writes to them.
+
+use std::sync::Arc;
+
+use fuser::{FileHandle, FopenFlags};
+
+use crate::dropping::{Filling, Writer};
+use crate::front::Front;
+use crate::handles::Handle;
+use crate::requests::COPIED_MAX;
+use crate::state::State;
+
+/// What of the flags of an open file says what it is open for.
+const ACCESS: i32 = 0o3;
+const READ_ONLY: i32 = 0;
+const READ_AND_WRITE: i32 = 2;
+/// `O_DIRECT`.
+const DIRECT: i32 = 0o40_000;
+
+impl State {
+    /// Returns how the kernel reads and writes a file that is opened with these flags. What it has of the file it
+    /// keeps: that is protected, or dropped already.
+    pub(crate) fn opened(&self, flags: i32) -> FopenFlags {
+        if !self.notices.keeps_data() {
+            return FopenFlags::FOPEN_DIRECT_IO;
+        }
+        // Who writes through pages would hold them locked while it waits for a lock of a server.
+        let is_direct = flags & ACCESS != READ_ONLY || flags & DIRECT != 0;
+        let how = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
+        how | FopenFlags::FOPEN_KEEP_CACHE
+    }
+
+    /// Returns a file that may be written to where it is mapped, if that is so.
+    pub(crate) fn writer(&self, number: u64, flags: i32) -> Option<Writer> {
+        let is_one = flags & ACCESS == READ_AND_WRITE && self.notices.keeps_data();
+        is_one.then(|| Writer::new(&self.notices, number))
+    }
+}
+
+impl Front {
+    /// Reads a range that the kernel fills its pages with.
+    pub(crate) fn fill(
+        &self,
+        number: u64,
+        handle: Arc<Handle>,
+        (offset, size): (u64, u32),
+        reply: fuser::ReplyData,
+    ) {
+        let filling = self.state.notices.begin_fill(number, (offset, size.into()));
+        let read = |_| async move {
+            loop {
+                let told = filling.attempt();
+                let data = handle.file.read_to_keep(offset, size.into(), told).await?;
+                if filling.is_found() {
+                    return Ok((data, filling));
+                }
+            }
+        };
+        let done = |reply: fuser::ReplyData, (data, filling): (Vec<u8>, Filling)| {
+            reply.data(&data);
+            drop(filling);
+        };
+        match size <= COPIED_MAX {
+            true => self.run(reply, read, done),
+            false => self.run_apart(reply, read, done),
+        }
+    }
+
+    /// Writes what a program has changed in memory. The pages stay, and are then those of a file that was read.
+    pub(crate) fn write_pages(
+        &self,
+        number: u64,
+        handle: FileHandle,
+        (offset, data): (u64, Arc<[u8]>),
+        reply: fuser::ReplyWrite,
+    ) {
+        let len = data.len() as u32;
+        let filling = self.state.notices.begin_fill(number, (offset, len.into()));
+        let write = |_, handle: Arc<Handle>| async move {
+            let written = handle.file.write_to_keep(offset, data, filling.attempt()).await;
+            filling.stays();
+            written.map(|()| filling)
+        };
+        self.on_handle(reply, handle, write, move |reply, filling| {
+            reply.written(len);
+            drop(filling);
+        });
+    }
+}
