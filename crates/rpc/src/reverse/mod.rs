@@ -9,6 +9,8 @@
 //! limit, client gone ----------------------------------------> Called with an errno
 //! ```
 //!
+//! A client takes a bounded number of requests of a node, so that many calls are sent as others end.
+//!
 //! The client is known by its export: the node of its last CONNECT, and the handle by which it knows
 //! the connection. There is nothing to connect: a client that does not answer within the limit is its
 //! target's concern. A call may be executed twice, if its first reply was lost.
@@ -85,6 +87,10 @@ pub(crate) const USER: u64 = 1 << 61;
 /// A call that could not be sent is sent again after so long.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// The most calls that a client has not answered: others wait. Its node drops requests of a node that has sent
+/// too many, which would be sent again only after a timeout; four targets of a node together are below its bound.
+pub(crate) const UNDER_WAY_MAX: usize = 512;
+
 /// How to call a client.
 #[derive(Debug)]
 struct Client {
@@ -94,8 +100,16 @@ struct Client {
     flags: ConnectFlags,
     flags2: ConnectFlags2,
     timeouts: Timeouts,
-    /// The calls under way, by their numbers.
+    /// Its calls, by their numbers.
     calls: BTreeMap<Xid, CallId>,
+    /// Those that are not sent yet, in order.
+    waiting: VecDeque<CallId>,
+}
+
+impl Client {
+    fn is_full(&self) -> bool {
+        self.calls.len() - self.waiting.len() >= UNDER_WAY_MAX
+    }
 }
 
 #[derive(Debug)]
@@ -106,6 +120,8 @@ struct Active {
     /// The transmission that a reply is expected to.
     sent: Option<Sent>,
     is_resent: bool,
+    /// Whether it waits until others have ended.
+    is_waiting: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -156,26 +172,55 @@ impl Reverse {
             flags2: export.flags2,
             timeouts: Timeouts::new(limits),
             calls: BTreeMap::new(),
+            waiting: VecDeque::new(),
         });
-        let (xid, limit) = (self.xids.allocate(), call.limit);
-        let active = Active { export: handle, call, xid, sent: None, is_resent: false };
+        let (xid, is_waiting) = (self.xids.allocate(), client.is_full());
+        let active = Active { export: handle, call, xid, sent: None, is_resent: false, is_waiting };
         let id = CallId(self.calls.insert(active));
         client.calls.insert(xid, id);
-        self.timers.set(Timer::Limit(id), now + limit);
-        self.transmit(now, id);
+        match is_waiting {
+            true => client.waiting.push_back(id),
+            false => self.begin(now, id),
+        }
         id
     }
 
+    /// Sends a call for the first time. Its time begins now: that of others is not its client's fault.
+    fn begin(&mut self, now: Time, id: CallId) {
+        let Some(active) = self.calls.get_mut(id.0) else { return };
+        active.is_waiting = false;
+        self.timers.set(Timer::Limit(id), now + active.call.limit);
+        self.transmit(now, id);
+    }
+
+    /// Sends the calls that need not wait any more.
+    fn begin_next(&mut self, now: Time, handle: Handle) {
+        while let Some(client) = self.clients.get_mut(&handle).filter(|one| !one.is_full()) {
+            let Some(next) = client.waiting.pop_front() else { return };
+            self.begin(now, next);
+        }
+    }
+
     /// Ends a call of which nothing more is to be known. Returns whether it was under way.
-    pub(crate) fn forget(&mut self, id: CallId) -> bool {
-        let Some(active) = self.calls.remove(id.0) else { return false };
+    pub(crate) fn forget(&mut self, now: Time, id: CallId) -> bool {
+        let Some(export) = self.remove(id) else { return false };
+        self.begin_next(now, export);
+        true
+    }
+
+    /// Removes a call, and returns its export.
+    fn remove(&mut self, id: CallId) -> Option<Handle> {
+        let active = self.calls.remove(id.0)?;
         self.timers.clear(Timer::Resend(id));
         self.timers.clear(Timer::Limit(id));
         if let Some(client) = self.clients.get_mut(&active.export) {
             client.calls.remove(&active.xid);
+            if active.is_waiting {
+                client.waiting.retain(|one| *one != id);
+            }
         }
         self.withdraw(active.sent);
-        true
+        Some(active.export)
     }
 
     /// Takes the reconnect of a client: what it has not answered is sent again at once, since what was
@@ -187,15 +232,19 @@ impl Reverse {
         (client.flags, client.flags2) = (export.flags, export.flags2);
         let calls: Vec<CallId> = client.calls.values().copied().collect();
         for id in calls {
-            self.resend(now, id);
+            if self.calls.get(id.0).is_some_and(|active| !active.is_waiting) {
+                self.resend(now, id);
+            }
         }
     }
 
     /// Ends the calls of a client that is gone.
     pub(crate) fn gone(&mut self, handle: Handle) {
         let Some(client) = self.clients.remove(&handle) else { return };
-        for id in client.calls.into_values() {
-            self.end(id, Err(Errno::ENOTCONN));
+        for call in client.calls.into_values() {
+            self.remove(call);
+            let result = Err(Errno::ENOTCONN);
+            self.outputs.push_back(Output::Called { export: handle, call, result });
         }
     }
 
@@ -244,7 +293,7 @@ impl Reverse {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Resend(id) => self.resend(now, id),
-                Timer::Limit(id) => self.end(id, Err(Errno::ETIMEDOUT)),
+                Timer::Limit(id) => self.end(now, id, Err(Errno::ETIMEDOUT)),
             }
         }
     }
@@ -258,9 +307,9 @@ impl Reverse {
     }
 
     /// Reports the end of a call.
-    fn end(&mut self, id: CallId, result: Result<Message<'static>, Errno>) {
+    fn end(&mut self, now: Time, id: CallId, result: Result<Message<'static>, Errno>) {
         let Some(export) = self.calls.get(id.0).map(|active| active.export) else { return };
-        self.forget(id);
+        self.forget(now, id);
         self.outputs.push_back(Output::Called { export, call: id, result });
     }
 }

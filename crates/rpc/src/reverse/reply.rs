@@ -21,11 +21,11 @@ impl Reverse {
             return;
         }
         let reply = match Message::decode(bytes) {
-            _ if !is_whole => return self.end(id, Err(Errno::EOVERFLOW)),
+            _ if !is_whole => return self.end(now, id, Err(Errno::EOVERFLOW)),
             Ok(reply) if reply.body.kind != Kind::REQUEST && reply.body.opcode == opcode => {
                 reply.answering(format)
             }
-            _ => return self.end(id, Err(Errno::EPROTO)),
+            _ => return self.end(now, id, Err(Errno::EPROTO)),
         };
         if let Some(client) = self.clients.get_mut(&active.export) {
             let (portal, trip) = (portal::LDLM_CALLBACK_REQUEST, now.since(sent.at));
@@ -36,7 +36,7 @@ impl Reverse {
             (Some(errno), Kind::ERROR) => Err(errno),
             _ => Ok(reply.into_owned()),
         };
-        self.end(id, result);
+        self.end(now, id, result);
     }
 
     /// Takes an early reply: the client needs longer.

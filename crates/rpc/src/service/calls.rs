@@ -23,8 +23,8 @@ impl Server {
 
     /// Ends a call of which nothing more is to be known, such as a callback about a lock that the
     /// client has given up. Returns whether it was under way.
-    pub fn forget_call(&mut self, id: CallId) -> bool {
-        let was_active = self.reverse.forget(id);
+    pub fn forget_call(&mut self, now: Time, id: CallId) -> bool {
+        let was_active = self.reverse.forget(now, id);
         self.drain_calls();
         was_active
     }

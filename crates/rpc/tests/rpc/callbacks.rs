@@ -147,7 +147,8 @@ fn a_call_that_is_forgotten_is_not_reported() {
     let now = pair.now;
     let call = Call::new(Message::request(&BLOCKING), 224, LIMIT);
     let id = pair.server.service.call(now, export, call).unwrap();
-    assert!(pair.server.service.forget_call(id) && !pair.server.service.forget_call(id));
+    let server = &mut pair.server.service;
+    assert!(server.forget_call(now, id) && !server.forget_call(now, id));
     let later = pair.now + Duration::from_secs(30);
     pair.run(later, |_| false);
     assert!(pair.called.is_empty());

@@ -4,7 +4,7 @@ use fulmar_lustre_wire::format::BLOCKING;
 
 use super::*;
 use crate::export::Eviction;
-use crate::reverse::Call;
+use crate::reverse::{Call, UNDER_WAY_MAX};
 
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -44,4 +44,31 @@ fn an_earlier_transmission_that_fails_late_does_not_stop_the_later_one() {
     rig.drain();
     rig.server.check_invariants().unwrap();
     assert_eq!((rig.sent.len(), rig.unlinked.len()), (sent, unlinked));
+}
+
+#[test]
+fn a_client_gets_no_more_calls_at_once_than_its_node_takes() {
+    let mut rig = Rig::new(config());
+    let export = rig.connect(node(1), "client");
+    rig.sends = false;
+    let sent = rig.sent.len();
+    let call = |rig: &mut Rig| {
+        let call = Call::new(Message::request(&BLOCKING), 224, LIMIT);
+        rig.server.call(rig.now, export, call).expect("the client is connected")
+    };
+    let calls: Vec<_> = (0..UNDER_WAY_MAX + 3).map(|_| call(&mut rig)).collect();
+    rig.drain();
+    rig.server.check_invariants().unwrap();
+    assert_eq!(rig.sent.len() - sent, UNDER_WAY_MAX);
+    // One that ends makes room for one; one that waits does not.
+    for (ended, expected) in [(UNDER_WAY_MAX + 1, 0), (0, 1), (1, 2), (2, 2)] {
+        assert!(rig.server.forget_call(rig.now, calls[ended]));
+        rig.drain();
+        rig.server.check_invariants().unwrap();
+        assert_eq!(rig.sent.len() - sent, UNDER_WAY_MAX + expected);
+    }
+    assert!(rig.server.evict(rig.now, export, Eviction::Administrator));
+    rig.drain();
+    rig.server.check_invariants().unwrap();
+    assert_eq!(rig.sent.len() - sent, UNDER_WAY_MAX + 2);
 }
