@@ -69,7 +69,7 @@ fn measure(effort: Effort, load: Load, name: &str, bar: f64) -> Result<Vec<Figur
     let ours = || trial(&servers, &port, load);
     let others = || {
         if let Some(peer) = &peer {
-            theirs.push(peer.trial(load)?.show("nfs-ganesha"));
+            theirs.push(peer.trial(load, theirs.len())?.show("nfs-ganesha"));
         }
         iperf3::run(effort.duration)
     };

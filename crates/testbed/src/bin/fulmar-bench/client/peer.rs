@@ -18,7 +18,6 @@ use crate::process::with_cpu_time;
 
 const BLOCK: usize = 1 << 20;
 const READ: &str = "read";
-const WRITTEN: &str = "written";
 
 /// A server with a file that is read, or a local file that is copied to it.
 pub(super) struct Peer {
@@ -40,14 +39,15 @@ impl Peer {
     }
 
     /// Measures a process that reads or writes, with its mount.
-    pub(super) fn trial(&self, load: Load) -> Result<Trial, Failure> {
+    pub(super) fn trial(&self, load: Load, number: usize) -> Result<Trial, Failure> {
         let host = self.host.namespace();
         let command = match load {
             Load::Read => self.server.read(host, READ),
             Load::Fill | Load::Write => {
-                // That of the trial before.
-                let _ = fs::remove_file(self.server.path(WRITTEN));
-                self.server.write(host, &self.source, WRITTEN)
+                // That of the trial before, whose name the server still knows.
+                let name = |number: usize| format!("written{number}");
+                let _ = fs::remove_file(self.server.path(&name(number.saturating_sub(1))));
+                self.server.write(host, &self.source, &name(number))
             }
         };
         let server = || tree_cpu_seconds(self.server.id()).map_err(Failure);

@@ -26,7 +26,7 @@ impl JuiceFs {
         Self::make(namespace, directory, &["--storage", "file", "--bucket", &bucket], Vec::new())
     }
 
-    /// Makes one with its objects on another host, by sftp: `bucket` is as `root@host:port:/path/`.
+    /// Makes one with its objects on another host, by sftp as root: `bucket` is as `host:port:/path/`.
     pub(crate) fn by_sftp(
         namespace: &Namespace,
         directory: &Path,

@@ -126,7 +126,7 @@ impl<'a> Copies<'a> {
             Tool::Glusterfs => self.transfer(direction, name).by_glusterfs(),
             Tool::Juicefs => {
                 let bucket =
-                    format!("root@{}:{PORT}:{}/objects/", LINK_IPS[1], self.places[1].display());
+                    format!("{}:{PORT}:{}/objects/", LINK_IPS[1], self.places[1].display());
                 self.transfer(direction, name).by_juicefs(&bucket, &self.directory.join("user"))
             }
             Tool::Ganesha => self.transfer(direction, name).by_ganesha(),
