@@ -11,7 +11,7 @@ use crate::pages::{Found, Wave};
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(64);
 /// How long dirty pages are waited for.
-const DIRTY_MAX: Duration = Duration::from_millis(200);
+const DIRTY_MAX: Duration = Duration::from_secs(10);
 
 impl Notices {
     /// Returns when the kernel has none of the pages of a file that it had before. [`crate::pages::Pages::lose`] has

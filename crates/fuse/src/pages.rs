@@ -114,7 +114,7 @@ impl Pages {
 
     /// The reply to a request is written.
     pub(crate) fn end(&mut self, file: u64, fill: u64) {
-        self.with(file, |pages| drop(pages.fills.remove(&fill)));
+        self.with(file, |pages| _ = pages.fills.remove(&fill));
     }
 
     /// This mount has changed the data of a file.

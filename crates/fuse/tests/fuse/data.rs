@@ -243,7 +243,7 @@ fn readers_of_a_file_that_another_mount_writes_go_on() {
     let (sender, done) = channel();
     let others = readers(&versions, &one, 16);
     std::thread::spawn(move || {
-        together(&versions, || writer.contend(&path, 200), others);
+        together(&versions, || writer.contend(&path, 60), others);
         sender.send(()).unwrap();
     });
     done.recv_timeout(PATIENCE * 3).expect("a write waits for ever, or there were stale data");
@@ -260,7 +260,7 @@ fn both_mounts_read_while_both_write() {
     let (writer, both) = (versions.clone(), paths);
     let (sender, done) = channel();
     std::thread::spawn(move || {
-        let write = || (0..60).for_each(|round| writer.contend(&both[round % 2], 3));
+        let write = || (0..30).for_each(|round| writer.contend(&both[round % 2], 2));
         together(&versions, write, others);
         sender.send(()).unwrap();
     });
@@ -353,6 +353,6 @@ fn a_file_that_is_mapped_shows_what_another_mount_has_written() {
         }
         mapping.end();
     }));
-    together(&versions, || writer.contend(&path, 100), others);
+    together(&versions, || writer.contend(&path, 60), others);
     rig.stop();
 }
