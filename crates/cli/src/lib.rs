@@ -28,6 +28,7 @@ mod reach;
 mod shell;
 mod sim;
 mod target;
+mod trace;
 mod tune;
 mod up;
 mod warmup;
@@ -59,6 +60,7 @@ enum Command {
     Lfs(lfs::Args),
     Cp(cp::Args),
     Warmup(warmup::Args),
+    Trace(trace::Args),
     Mount(mount::Args),
     Tune(tune::Args),
     Demo(demo::Args),
@@ -95,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Lfs(args) => lfs::main(args),
         Command::Cp(args) => cp::main(&args),
         Command::Warmup(args) => warmup::main(&args),
+        Command::Trace(args) => trace::main(&args),
         Command::Mount(args) => mount::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),

@@ -218,6 +218,50 @@ fn files_of_a_mount_are_warmed_up() {
 }
 
 #[test]
+fn the_rpcs_of_a_mount_are_traced() {
+    let Some(mounted) = Mounted::start("trace", 68) else { return };
+    let begin = |words: &str| {
+        let mut trace = fulmar(&mounted.directory);
+        trace.args(words.split_whitespace());
+        trace.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        trace.spawn().unwrap()
+    };
+    let trace = begin("trace --summary .");
+    let begun = Instant::now();
+    // It has begun as soon as it has read once: until then names are not noted.
+    let mut number = 0;
+    let parameters = "lctl list_param llite.*.stats";
+    while number < 40 {
+        fs::write(mounted.directory.join(format!("file{number}")), "text").unwrap();
+        mounted.output(parameters);
+        std::thread::sleep(Duration::from_millis(20));
+        number += 1;
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let pid = rustix::process::Pid::from_raw(trace.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let done = trace.wait_with_output().unwrap();
+    let (out, err) =
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    assert_eq!((done.status.code(), err.as_str()), (Some(0), ""), "{out}");
+    let lines: Vec<&str> = out.lines().collect();
+    let open = lines
+        .iter()
+        .find(|line| line.contains(" LDLM_ENQUEUE OPEN|CREAT ") && line.ends_with(" file39"));
+    assert!(
+        open.is_some_and(|line| line.contains(" lv-MDT0000 ") && line.contains(" ok ")),
+        "{out}"
+    );
+    let summary = lines.iter().position(|line| line.starts_with("operation "));
+    let rows = &lines[summary.unwrap()..];
+    for name in ["LDLM_ENQUEUE OPEN|CREAT ", "MDS_CLOSE "] {
+        assert!(rows.iter().any(|row| row.starts_with(name)), "{name}: {out}");
+    }
+    let short = begin("trace --op none --for 10ms .").wait_with_output().unwrap();
+    assert!(short.status.success() && short.stdout.is_empty());
+}
+
+#[test]
 fn lfs_find_and_mkdir_work_on_a_mount() {
     let Some(mounted) = Mounted::start("lfs-find", 62) else { return };
     mounted.output("lfs mkdir -i 0 -c 1 -m 0750 d");

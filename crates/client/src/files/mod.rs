@@ -25,5 +25,6 @@ pub(crate) mod setattr;
 pub(crate) mod size;
 pub mod special;
 pub(crate) mod targets;
+pub(crate) mod traced;
 pub(crate) mod tunables;
 pub(crate) mod xattrs;

@@ -17,6 +17,7 @@ use super::ahead::Ahead;
 use super::inode::{ATTRIBUTES, Inode};
 use super::kept::KeptOpens;
 use super::operations::Operations;
+use super::traced::Tracer;
 use crate::config::Configuration;
 use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
@@ -65,6 +66,8 @@ pub(crate) struct MountState {
     /// The data of files.
     pub(crate) data: MountData,
     pub(crate) operations: Operations,
+    /// The RPCs, if somebody looks at them.
+    pub(crate) tracer: Option<Box<Tracer>>,
 }
 
 /// The sequence that new files of an MDT are from.
@@ -195,6 +198,7 @@ impl MountState {
             watcher: None,
             data: MountData::new(options.data),
             operations: Operations::default(),
+            tracer: None,
         }
     }
 

@@ -24,6 +24,7 @@ use crate::machine::context::Context;
 use crate::quota::QuotaQuestion;
 
 pub use super::targets::read_targets;
+pub use super::traced::{TraceEntry, TracePart, read_trace};
 
 /// The layout of a file, or the one that new files of a directory get.
 pub const LAYOUT: &[u8] = b"lustre.lov";
@@ -50,6 +51,9 @@ pub const QUOTA_LIMITS: &[u8] = b"lustre.quota.limits.";
 pub const WARM: &[u8] = b"lustre.warm.data";
 /// The same without the data.
 pub const WARM_STATE: &[u8] = b"lustre.warm.state";
+/// With a number behind it, `lustre.trace.17`: the RPCs of the mount from that one on, for [`read_trace`]; with `now`, none
+/// yet. They are noted as long as somebody reads them, and the superuser may. Read-only.
+pub const TRACE: &[u8] = b"lustre.trace.";
 /// With a number behind it, `lustre.parameters.0`: names of parameters of the mount, each with slashes and on a line, from
 /// the one with that number on; as many as fit. Read-only.
 pub const PARAMETERS: &[u8] = b"lustre.parameters.";
@@ -70,6 +74,8 @@ pub(crate) enum Special {
     Target(Question, Place),
     /// The file, with its data or without.
     Warm(bool),
+    /// RPCs from this one on, or from now on.
+    Trace(Option<u64>),
     /// Names of parameters from this one on.
     Parameters(usize),
     Parameter(String),
@@ -100,6 +106,12 @@ impl Special {
                         let question = Question::Quota(owner.parse().ok()?, question);
                         return Some(Self::Target(question, place(of)?));
                     }
+                }
+                if let Some(from) = text(TRACE) {
+                    return match from.ok()? {
+                        "now" => Some(Self::Trace(None)),
+                        from => from.parse().ok().map(|from| Self::Trace(Some(from))),
+                    };
                 }
                 if let Some(from) = text(PARAMETERS) {
                     return from.ok()?.parse().ok().map(Self::Parameters);
@@ -143,6 +155,7 @@ impl Context {
                 let (bytes, is_kept) = self.warm(caller, fid, with_data).await?;
                 Ok(format!("{bytes} {}\n", u8::from(is_kept)).into_bytes())
             }
+            Special::Trace(from) => self.trace(caller, from),
             Special::Parameters(from) => self.tunables(from),
             Special::Parameter(name) => self.tunable(&name),
             Special::Paths(_) if !caller.has(CAP_DAC_READ_SEARCH) => Err(Errno::EPERM),

@@ -187,7 +187,11 @@ impl Core {
         request: Request,
         waiting: Waiting,
     ) -> Option<RequestId> {
+        let traced = self.traced(import, request.message());
         let id = self.both.client.request(self.now, import, request)?;
+        if let Some(entry) = traced {
+            self.trace_sent(import, id, entry);
+        }
         self.requests.insert((import, id), waiting);
         Some(id)
     }
@@ -339,6 +343,7 @@ impl Core {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Done { import, request, result, moved, keeps_data } => {
+                self.trace_done((import, request), &result);
                 match self.requests.remove(&(import, request)) {
                     Some(Waiting::Operation(waiting, buffer)) => {
                         match buffer {
@@ -402,6 +407,7 @@ impl Core {
         let Some(&import) = self.connections.get(&request.export) else {
             return refuse(self, Errno::ENOTCONN);
         };
+        self.trace_called(import, &request.message);
         let Ok(lock) = request.message.require(&LOCK_REQUEST) else {
             return refuse(self, Errno::EPROTO);
         };

@@ -39,6 +39,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Returns what is sent.
+    pub fn message(&self) -> &Message<'static> {
+        &self.message
+    }
+
     /// Returns a request whose reply has at most `reply_len` bytes. It is sent again until there is
     /// a reply. If it was a transaction, it is kept, and replayed when a restart of the target has
     /// lost it.
