@@ -13,6 +13,12 @@ seconds=${SUITE_SECONDS:-300}
 all=(mounts fsx fio dbench fs_mark pjdfstest stress-ng)
 
 if [ "${1:-}" != --inside ]; then
+    for suite in "$@"; do
+        if [[ " ${all[*]} " != *" $suite "* ]]; then
+            echo "suites: there is no $suite: there are ${all[*]}" >&2
+            exit 2
+        fi
+    done
     if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ]; then
         echo "suites: mounts need root and /dev/fuse: run it with sudo" >&2
         exit 1
@@ -198,10 +204,6 @@ stressed() {
 }
 
 for suite in "${suites[@]}"; do
-    if ! declare -F "run_$suite" >/dev/null; then
-        echo "suites: there is no $suite: there are ${all[*]}" >&2
-        exit 2
-    fi
     "run_$suite"
 done
 
