@@ -6,6 +6,7 @@ mod directory;
 mod file;
 mod foreign;
 mod kind;
+mod stripe;
 
 pub use composite::{Component, ComponentFlags, CompositeHeader, CompositeMd, MirrorState};
 pub use directory::{
@@ -14,3 +15,4 @@ pub use directory::{
 pub use file::{LovHeader, LovMd, LovObject, Pattern};
 pub use foreign::ForeignMd;
 pub use kind::{Layout, LayoutMagic};
+pub use stripe::NameStripe;
