@@ -66,6 +66,7 @@ errnos! {
     EPROTO = 71 "Protocol error",
     EBADMSG = 74 "Bad message",
     EOVERFLOW = 75 "Value too large for defined data type",
+    EBADFD = 77 "File descriptor in bad state",
     EILSEQ = 84 "Invalid or incomplete multibyte or wide character",
     EUSERS = 87 "Too many users",
     EOPNOTSUPP = 95 "Operation not supported",

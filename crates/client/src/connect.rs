@@ -105,10 +105,12 @@ pub(crate) fn of_mount(kind: TargetKind) -> ConnectData {
         TargetKind::Mdt => {
             let names = F::IBITS | F::NODEVOH | F::LOV_V3 | F::MAX_EASIZE | F::DISP_STRIPE;
             let rights = F::ACL | F::LARGE_ACL | F::XATTR | F::UMASK;
-            let others = F::FLOCK_DEAD | F::OPEN_BY_FID | F::MULTIMODRPCS | F::SUBTREE;
+            let others =
+                F::FLOCK_DEAD | F::OPEN_BY_FID | F::MULTIMODRPCS | F::SUBTREE | F::DIR_STRIPE;
             let layouts = ConnectFlags2::OVERSTRIPING | ConnectFlags2::FLR | ConnectFlags2::LSOM;
             let locks = ConnectFlags2::LOCK_CONVERT | ConnectFlags2::DOM_LVB;
             let flags2 = layouts | locks | ConnectFlags2::SUM_STATFS | ConnectFlags2::ASYNC_DISCARD;
+            let flags2 = flags2 | ConnectFlags2::DIR_MIGRATE | ConnectFlags2::CRUSH;
             (names | rights | others, flags2, MDT_BRW_MAX)
         }
         TargetKind::Ost | TargetKind::Client => (F::MAXBYTES, ConnectFlags2::NONE, OST_BRW_MAX),

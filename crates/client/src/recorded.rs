@@ -1,6 +1,8 @@
 //! Recorded conversations: that of a real client, and one of this client with real servers, which is
 //! made again.
 
+mod striped;
+
 use std::collections::BTreeMap;
 
 use fulmar_base::Time;

@@ -233,7 +233,7 @@ impl FileSystem {
         name: &[u8],
         mode: u32,
     ) -> Result<Entry, Errno> {
-        self.create(caller, parent, name, New::Directory(mode)).await
+        self.create(caller, parent, name, New::Directory(mode, None)).await
     }
 
     /// Creates a file of the type and the permissions in `mode`, and for a device of its number. One round
@@ -274,7 +274,7 @@ impl FileSystem {
     ) -> Result<Entry, Errno> {
         let (caller, name) = (caller.clone(), name.to_vec());
         let op = match new {
-            New::Directory(_) => Op::MkDir,
+            New::Directory(..) => Op::MkDir,
             New::Special(..) => Op::Mknod,
             New::Symlink(_) => Op::Symlink,
         };

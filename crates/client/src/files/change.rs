@@ -2,12 +2,13 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{
-    LOCK_REQUEST, NAME, REINT, REINT_LINK, REINT_RENAME, REINT_UNLINK, TARGET_NAME,
+    LOCK_REQUEST, MDT_BODY, NAME, REINT, REINT_LINK, REINT_RENAME, REINT_UNLINK, TARGET_NAME,
 };
 use fulmar_lustre_wire::ldlm::InodeBits;
-use fulmar_lustre_wire::mdt::{Link, Reint, ReintChange, ReintOp, Rename, Unlink};
+use fulmar_lustre_wire::mdt::{Link, MdtBody, Reint, ReintChange, ReintOp, Rename, Unlink, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Name, portal};
+use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
 
 use super::caller::Caller;
@@ -15,6 +16,8 @@ use super::request::{body_room, excludes, given_up, name, record};
 use crate::machine::context::Context;
 
 const DIRECTORY: u32 = 0o040_000;
+/// How often a change is sent to the MDT that another one names.
+const REMOTE_TRIES: usize = 4;
 /// All bits of a file but those of its data.
 const STATE: InodeBits = InodeBits(0x3f);
 
@@ -31,25 +34,76 @@ impl Context {
         is_directory: bool,
     ) -> Result<(), Errno> {
         let name = name(text)?;
-        let mdt = self.mdt(parent).await?;
-        let child = self.known_file(parent, &name);
-        let conflicts = [(Some(parent), InodeBits::UPDATE), (child, STATE)];
-        let early = self.give_up(mdt, &conflicts).await;
-        let change = ReintChange::Unlink(Unlink {
-            time: self.core().seconds(),
-            mode: if is_directory { DIRECTORY } else { 0 },
-            ..Unlink::default()
-        });
-        let group = self.group_of(parent);
-        let record = record(caller, ReintOp::UNLINK, (parent, [group, None]), change);
-        let message = Message::request(&REINT_UNLINK)
-            .with(&REINT, &record)
-            .with(&NAME, &name)
-            .with(&LOCK_REQUEST, &given_up(early));
-        let request = Request::new(message, body_room()).modifying();
-        self.request(mdt, request).await?;
-        self.forget_name(parent, &name);
-        Ok(())
+        let mut seen = self.seen(&[parent]);
+        loop {
+            match self.unlink_in(caller, parent, &name, is_directory).await {
+                Err(errno) if self.has_changed(caller, &mut seen, errno).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn unlink_in(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        name: &Name,
+        is_directory: bool,
+    ) -> Result<(), Errno> {
+        let place = self.holder(caller, parent, name).await?;
+        let known = self.known_file(parent, name);
+        let mut child = match known {
+            Some(fid) if self.mdt(fid).await? != place.mdt => Some(fid),
+            _ => None,
+        };
+        for _ in 0..REMOTE_TRIES {
+            // The MDT of the file removes both, and is told which file it is if it does not have the name.
+            let mdt = match child {
+                Some(fid) => self.mdt(fid).await?,
+                None => place.mdt,
+            };
+            let conflicts = [(Some(place.fid), InodeBits::UPDATE), (known.or(child), STATE)];
+            let early = self.give_up(mdt, &conflicts).await;
+            let change = ReintChange::Unlink(Unlink {
+                child: child.unwrap_or_default(),
+                time: self.core().seconds(),
+                mode: if is_directory { DIRECTORY } else { 0 },
+                ..Unlink::default()
+            });
+            let group = self.group_of(parent);
+            let record = record(caller, ReintOp::UNLINK, (place.fid, [group, None]), change);
+            let message = Message::request(&REINT_UNLINK)
+                .with(&REINT, &record)
+                .with(&NAME, name)
+                .with(&LOCK_REQUEST, &given_up(early));
+            let request = Request::new(message, body_room()).modifying();
+            match self.request_at(mdt, request, Errno::EREMOTE).await? {
+                Some(remote) => child = Some(remote),
+                None => {
+                    self.forget_name(parent, name);
+                    return Ok(());
+                }
+            }
+        }
+        Err(Errno::EREMOTE)
+    }
+
+    /// Sends a change, and returns the file on another MDT that has to make it, if the MDT has said so with `errno`.
+    async fn request_at(
+        &self,
+        mdt: ImportId,
+        request: Request,
+        errno: Errno,
+    ) -> Result<Option<Fid>, Errno> {
+        let reply = self.request_with(mdt, request, None).await?.result?;
+        match reply.body.status.errno() {
+            None => Ok(None),
+            Some(got) => {
+                let body: Option<MdtBody> = reply.get(&MDT_BODY).ok().flatten();
+                let remote = body.filter(|body| got == errno && body.valid.has(Valid::MDS));
+                remote.map(|body| Some(body.fid)).ok_or(got)
+            }
+        }
     }
 
     /// Gives a file one more name. One round trip.
@@ -64,20 +118,39 @@ impl Context {
         text: &[u8],
     ) -> Result<(), Errno> {
         let name = name(text)?;
-        let mdt = self.mdt(parent).await?;
-        let both = [(Some(parent), InodeBits::UPDATE), (Some(file), InodeBits::UPDATE)];
-        let early = self.give_up(mdt, &both).await;
-        let change =
-            ReintChange::Link(Link { parent, time: self.core().seconds(), ..Link::default() });
+        let mut seen = self.seen(&[parent]);
+        loop {
+            match self.link_in(caller, file, parent, &name).await {
+                Err(errno) if self.has_changed(caller, &mut seen, errno).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn link_in(
+        &self,
+        caller: &Caller,
+        file: Fid,
+        parent: Fid,
+        name: &Name,
+    ) -> Result<(), Errno> {
+        let (place, found) = self.receiver(caller, parent, name).await?;
+        if found.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let both = [(Some(place.fid), InodeBits::UPDATE), (Some(file), InodeBits::UPDATE)];
+        let early = self.give_up(place.mdt, &both).await;
+        let time = self.core().seconds();
+        let change = ReintChange::Link(Link { parent: place.fid, time, ..Link::default() });
         let groups = [self.group_of(file), self.group_of(parent)];
         let record = record(caller, ReintOp::LINK, (file, groups), change);
         let message = Message::request(&REINT_LINK)
             .with(&REINT, &record)
-            .with(&NAME, &name)
+            .with(&NAME, name)
             .with(&LOCK_REQUEST, &given_up(early));
         let request = Request::new(message, body_room()).modifying();
-        self.request(mdt, request).await?;
-        self.forget_name(parent, &name);
+        self.request(place.mdt, request).await?;
+        self.forget_name(parent, name);
         Ok(())
     }
 
@@ -92,37 +165,67 @@ impl Context {
         (to, new): (Fid, &[u8]),
     ) -> Result<(), Errno> {
         let (old, new) = (name(old)?, name(new)?);
-        let mdt = self.mdt(from).await?;
-        let (source, replaced) = (self.known_file(from, &old), self.known_file(to, &new));
-        let conflicts = [
-            (Some(from), InodeBits::UPDATE),
-            (Some(to), InodeBits::UPDATE),
-            (source, InodeBits::LOOKUP),
-            (replaced, STATE),
-        ];
-        let early = self.give_up(mdt, &conflicts).await;
+        let mut seen = self.seen(&[from, to]);
+        loop {
+            match self.rename_in(caller, (from, &old), (to, &new)).await {
+                Err(errno) if self.has_changed(caller, &mut seen, errno).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn rename_in(
+        &self,
+        caller: &Caller,
+        (from, old): (Fid, &Name),
+        (to, new): (Fid, &Name),
+    ) -> Result<(), Errno> {
+        let source_place = self.holder(caller, from, old).await?;
+        let (target_place, found) = self.receiver(caller, to, new).await?;
+        let source = self.known_file(from, old);
+        let replaced = self.known_file(to, new).or(found);
+        let mut mdt = match replaced {
+            // It may be left without a name, which its own MDT has to see.
+            Some(fid) => self.mdt(fid).await?,
+            None => target_place.mdt,
+        };
         // The server finds out what the names are; this only helps it to choose its locks.
         let mode = replaced.or(source).and_then(|fid| self.cached_mode(fid)).unwrap_or(0o100_000);
-        let time = self.core().seconds();
-        let change = ReintChange::Rename(Rename { target: to, time, mode, ..Rename::default() });
-        let groups = [self.group_of(from), self.group_of(to)];
-        let record: Reint = record(caller, ReintOp::RENAME, (from, groups), change);
-        let message = Message::request(&REINT_RENAME)
-            .with(&REINT, &record)
-            .with(&NAME, &old)
-            .with(&TARGET_NAME, &new)
-            .with(&LOCK_REQUEST, &given_up(early));
-        let request = Request::new(message, body_room()).at(portal::MDS_IO).modifying();
-        self.request(mdt, request).await?;
-        self.forget_name(from, &old);
-        self.forget_name(to, &new);
-        Ok(())
+        for _ in 0..REMOTE_TRIES {
+            let conflicts = [
+                (Some(source_place.fid), InodeBits::UPDATE),
+                (Some(target_place.fid), InodeBits::UPDATE),
+                (source, InodeBits::LOOKUP),
+                (replaced, STATE),
+            ];
+            let early = self.give_up(mdt, &conflicts).await;
+            let (time, target) = (self.core().seconds(), target_place.fid);
+            let change = ReintChange::Rename(Rename { target, time, mode, ..Rename::default() });
+            let groups = [self.group_of(from), self.group_of(to)];
+            let of = (source_place.fid, groups);
+            let record: Reint = record(caller, ReintOp::RENAME, of, change);
+            let message = Message::request(&REINT_RENAME)
+                .with(&REINT, &record)
+                .with(&NAME, old)
+                .with(&TARGET_NAME, new)
+                .with(&LOCK_REQUEST, &given_up(early));
+            let request = Request::new(message, body_room()).at(portal::MDS_IO).modifying();
+            match self.request_at(mdt, request, Errno::EXDEV).await? {
+                Some(remote) => mdt = self.mdt(remote).await?,
+                None => {
+                    self.forget_name(from, old);
+                    self.forget_name(to, new);
+                    return Ok(());
+                }
+            }
+        }
+        Err(Errno::EXDEV)
     }
 
     /// Gives up locks that a change excludes. Returns their handles.
     pub(crate) async fn give_up(
         &self,
-        mdt: fulmar_rpc::client::ImportId,
+        mdt: ImportId,
         changed: &[(Option<Fid>, InodeBits)],
     ) -> Vec<Handle> {
         let known = changed.iter().filter_map(|(fid, bits)| Some(excludes((*fid)?, *bits)));

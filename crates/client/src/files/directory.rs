@@ -1,18 +1,20 @@
-//! Reading directories. Spec: mdt-ost §9.3.
+//! Reading directories. Spec: mdt-ost §9.3, §9.4.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::directory::{DirectoryPage, PageFlags};
+use fulmar_lustre_wire::directory::DirectoryPage;
 use fulmar_lustre_wire::format::{MDT_BODY, READPAGE};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::{Body, Message, len_with};
-use fulmar_lustre_wire::{Content, Fid, Name, portal};
+use fulmar_lustre_wire::{Fid, Name, portal};
 use fulmar_net::Buffer;
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::import::Request;
-use fulmar_wire::Order;
+use futures_util::future::join_all;
 
 use super::caller::Caller;
+use super::merge::{self, Part};
 use super::request::body;
+use super::shape::Stripes;
 use crate::machine::context::Context;
 use crate::mounting::BODY_LEN;
 
@@ -34,6 +36,9 @@ const PAGE: usize = 4096;
 /// What entries are read with: FID and type.
 const WANTED: u32 = 3;
 
+/// How much of a directory is read at once, of all its stripes together.
+const READ_MAX: usize = 1 << 20;
+
 impl Context {
     /// Returns names of a directory from a position on, 0 for the beginning, and the position after them;
     /// `None` at the end. One round trip for as many as fit into 1 MiB.
@@ -46,11 +51,72 @@ impl Context {
         if from >= DirectoryPage::END {
             return Ok((Vec::new(), None));
         }
+        let mut seen = self.seen(&[fid]);
+        let (items, next) = loop {
+            let shape = self.shape(caller, fid).await?;
+            let read = match &shape.stripes {
+                None => self.read_pages(caller, fid, (from, READ_MAX)).await.map(Part::items),
+                Some(stripes) => self.read_stripes(caller, fid, stripes, from).await,
+            };
+            match read {
+                Err(errno) if self.has_changed(caller, &mut seen, errno).await => {}
+                read => break read?,
+            }
+        };
+        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
+            let names = items.iter().filter_map(|item| Name::new(item.name.clone()));
+            mount.listed(fid, names, from == 0);
+        }
+        Ok((items, next))
+    }
+
+    /// Returns names of a striped directory. One round trip.
+    async fn read_stripes(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        stripes: &Stripes,
+        from: u64,
+    ) -> Result<(Vec<DirectoryItem>, Option<u64>), Errno> {
+        let room = READ_MAX / stripes.all().count().max(1) / PAGE * PAGE;
+        let wanted = (merge::start(from), room.max(PAGE));
+        let read = stripes.all().map(|stripe| self.read_pages(caller, stripe, wanted));
+        let mut parts = vec![self.own_names(fid, from)];
+        let mut gone = None;
+        for part in join_all(read).await {
+            match part {
+                Err(errno @ (Errno::ENOENT | Errno::ESTALE)) => gone = Some(errno),
+                part => parts.push(part?.without_own_names()),
+            }
+        }
+        match gone {
+            // A directory that was removed has no names.
+            Some(errno) if parts.len() > 1 => Err(errno),
+            _ => merge::merged(parts),
+        }
+    }
+
+    /// Returns the directory itself and the one that it is in: of those that stripes have, one is the directory.
+    fn own_names(&self, fid: Fid, from: u64) -> Part {
+        let above = {
+            let core = self.core();
+            core.mounts.get(&self.mount).and_then(|mount| mount.parent_of(fid))
+        };
+        Part::own_names(fid, above.unwrap_or(fid), from)
+    }
+
+    /// Returns names of a directory of an MDT from a position on, as many as fit.
+    async fn read_pages(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        (from, room): (u64, usize),
+    ) -> Result<Part, Errno> {
         let mdt = self.mdt(fid).await?;
         let len = {
             let mut core = self.core();
             let granted = core.client().import(mdt).map_or(0, |one| one.granted().brw_size);
-            (granted as usize / PAGE * PAGE).clamp(PAGE, 1 << 20)
+            (granted as usize / PAGE * PAGE).clamp(PAGE, room)
         };
         let buffer = Buffer::new(len);
         let id = self.core().add_buffer(buffer.clone());
@@ -70,40 +136,6 @@ impl Context {
             return Err(errno);
         }
         let moved = usize::try_from(done.moved).unwrap_or(0).min(len);
-        let (items, next) = items(&buffer.to_vec(0, moved))?;
-        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
-            let names = items.iter().filter_map(|item| Name::new(item.name.clone()));
-            mount.listed(fid, names, from == 0);
-        }
-        Ok((items, next))
-    }
-}
-
-/// Returns the names in pages, and where to go on.
-fn items(bytes: &[u8]) -> Result<(Vec<DirectoryItem>, Option<u64>), Errno> {
-    let (mut items, mut next): (Vec<DirectoryItem>, _) = (Vec::new(), None);
-    for page in bytes.chunks_exact(PAGE) {
-        let page = DirectoryPage::decode(page, Order::Little).map_err(|_| Errno::EPROTO)?;
-        for entry in &page.entries {
-            // A position is the hash of the name that is next.
-            if let Some(last) = items.last_mut() {
-                last.next = entry.hash;
-            }
-            items.push(DirectoryItem {
-                name: entry.name.clone(),
-                fid: entry.fid,
-                file_type: entry.file_type().unwrap_or(0).into(),
-                next: page.hash_end,
-            });
-        }
-        next = (page.hash_end < DirectoryPage::END).then_some(page.hash_end);
-        if next.is_none() || page.flags.has(PageFlags::EMPTY) {
-            return Ok((items, None));
-        }
-    }
-    match next {
-        // No page at all would be read for ever.
-        None => Err(Errno::EPROTO),
-        next => Ok((items, next)),
+        Part::decode(&buffer.to_vec(0, moved))
     }
 }

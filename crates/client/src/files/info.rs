@@ -23,6 +23,8 @@ use crate::mounting::STATFS_LEN;
 const PATH_MAX: u32 = 4096;
 /// The most paths of a file.
 const PATHS_MAX: usize = 1024;
+/// On how many MDTs the directories of a path may be, one after the other.
+const PATH_MDTS_MAX: usize = 256;
 /// The length of a [`Fid2Path`].
 const FID2PATH_LEN: u32 = 32;
 
@@ -73,8 +75,24 @@ impl Context {
         Ok(paths)
     }
 
-    /// Returns one of the paths of a file, and the number of the next one. One round trip.
+    /// Returns one of the paths of a file, and the number of the next one. One round trip, and one for each MDT on
+    /// the way.
     async fn path_of(&self, fid: Fid, link: u32) -> Result<(Vec<u8>, u32), Errno> {
+        let (mut path, next, mut above) = self.path_from(fid, link).await?;
+        for _ in 0..PATH_MDTS_MAX {
+            let Some(fid) = above else { return Ok((path, next)) };
+            let (start, _, further) = self.path_from(fid, 0).await?;
+            let parts = [start, path];
+            path =
+                parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/');
+            above = further;
+        }
+        Err(Errno::ELOOP)
+    }
+
+    /// Returns the path of a file as far as its MDT knows it, the number of the next one, and the directory from which
+    /// another MDT goes on.
+    async fn path_from(&self, fid: Fid, link: u32) -> Result<(Vec<u8>, u32, Option<Fid>), Errno> {
         let mdt = self.mdt(fid).await?;
         let root = {
             let core = self.core();
@@ -87,9 +105,14 @@ impl Context {
         let message =
             Message::request(&MDS_FID2PATH).with(&FID2PATH_KEY, &key).with(&VALUE_LEN, &len);
         let request = Request::new(message, len_with(&[Body::LEN, len as usize]));
-        let reply = self.request(mdt, request).await?;
+        let reply = self.request_with(mdt, request, None).await?.result?;
+        let is_remote = match reply.body.status.errno() {
+            Some(errno) if errno != Errno::EREMOTE => return Err(errno),
+            errno => errno.is_some(),
+        };
         let found = reply.require(&FID2PATH).map_err(|_| Errno::EPROTO)?;
-        Ok((found.path().to_vec(), found.answer.link))
+        let path = found.path().to_vec();
+        Ok((path, found.answer.link, is_remote.then_some(found.answer.fid)))
     }
 
     /// Returns the size and the use of the file system. One round trip: the MDT knows those of all

@@ -37,6 +37,8 @@ pub(crate) struct Inode {
     pub(crate) is_changed: bool,
     /// When it was opened and closed.
     pub(crate) reopened: Reopened,
+    /// Whether what is known of the stripes of this directory is protected by `UPDATE`.
+    pub(crate) has_shape: bool,
     /// How often `UPDATE` was lost: what was asked before may have changed.
     pub(crate) updates: u64,
 }
@@ -61,6 +63,7 @@ impl Inode {
         }
         if lost.has(InodeBits::UPDATE) {
             self.updates += 1;
+            self.has_shape = false;
         }
     }
 

@@ -12,7 +12,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_data::Settings;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::InodeBits;
-use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags};
+use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::RequestId;
 
@@ -219,8 +219,7 @@ impl Context {
         if let Some(opened) = self.reopen(caller, fid, &options) {
             return Ok(opened);
         }
-        let flags = OpenFlags::READ | OpenFlags::BY_FID | OpenFlags::LOCK;
-        self.open(caller, super::open::Which::Fid(fid), flags, &options).await
+        self.open_at_mdt(caller, fid, (&options, true)).await
     }
 
     /// Reads a file into the cache.

@@ -7,9 +7,10 @@ use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;
 
 use super::attributes::{Attributes, Entry};
-use super::inode::is_regular;
+use super::inode::{Inode, is_directory, is_regular};
 use super::layout::FileLayout;
 use super::mount::MountState;
+use super::shape::merged;
 use super::size::{FileSize, extent_resource};
 use super::xattrs::{ACL_ACCESS, is_cached};
 use crate::machine::context::Context;
@@ -41,7 +42,7 @@ impl Context {
         }
         let found = match mount.names.get(&key) {
             Some(&fid) => Ok(Entry { fid, attributes: attributes(&core, mount, fid)? }),
-            None if mount.absent.get(&parent)?.contains(name) => Err(Errno::ENOENT),
+            None if mount.is_absent(parent, name) => Err(Errno::ENOENT),
             None => return None,
         };
         let told = told(found);
@@ -85,11 +86,28 @@ impl Context {
 fn attributes(core: &Core, mount: &MountState, fid: Fid) -> Option<Attributes> {
     let inode = mount.inodes.get(&fid).filter(|one| one.has_attributes())?;
     let body = &inode.body;
+    if is_directory(body.mode) {
+        return directory_attributes(mount, inode);
+    }
     if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {
         return Some(Attributes::new(body, None));
     }
     let size = size(core, mount, fid, inode.layout.as_deref()?)?;
     Some(Attributes::new(body, Some(size)))
+}
+
+fn directory_attributes(mount: &MountState, inode: &Inode) -> Option<Attributes> {
+    let body = &inode.body;
+    // One that was opened may be striped.
+    let shape = mount.shapes.get(body.fid);
+    if mount.mdts.len() > 1 && !(inode.has_shape && shape.is_some()) {
+        return None;
+    }
+    let mut all = Vec::new();
+    for stripe in shape.and_then(|one| one.stripes.as_ref()).iter().flat_map(|one| one.all()) {
+        all.push(mount.inodes.get(&stripe).filter(|one| one.has_attributes())?.body);
+    }
+    Some(Attributes::new(&merged(body, &all), None))
 }
 
 /// Returns the size of a file, if locks on all its objects are held.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_ldlm::client::Wanted;
 use fulmar_lustre_wire::format::{
-    ACL, ENQUEUE_GETATTR, INLINE_DATA, INTENT, LAYOUT, LOCK_REQUEST, MDT_BODY, NAME,
+    ACL, DEFAULT_LAYOUT, ENQUEUE_GETATTR, INLINE_DATA, INTENT, LAYOUT, LOCK_REQUEST, MDT_BODY, NAME,
 };
 use fulmar_lustre_wire::ldlm::{
     Disposition, InodeBits, Intent, IntentOps, LockFlags, LockMode, LockRequest,
@@ -21,9 +21,10 @@ use futures_channel::oneshot;
 use super::attributes::{Attributes, Entry};
 use super::caller::Caller;
 use super::inline;
-use super::inode::is_regular;
+use super::inode::{Inode, is_directory, is_regular};
 use super::layout::FileLayout;
 use super::request::{bits, body, ea_size, intent_room, name, resource};
+use super::shape::Shape;
 use crate::machine::context::{Acquired, Context};
 
 /// What an intent has found.
@@ -33,8 +34,7 @@ pub(crate) struct Found {
     pub(crate) acquired: Acquired,
 }
 
-/// What of a file is wanted. A kernel MDT refuses clients that ask for the default striping of directories and
-/// know no striped directories, as it refuses a directory that is striped. Spec: mdt-ost §7.3.
+/// What of a file is wanted. Spec: mdt-ost §8.2.
 const WANTED: Valid = Valid(
     Valid::GETATTR.0
         | Valid::FLBLOCKS.0
@@ -42,6 +42,7 @@ const WANTED: Valid = Valid(
         | Valid::FLMODEASIZE.0
         | Valid::FLDIREA.0
         | Valid::MEA.0
+        | Valid::DEFAULT_MEA.0
         | Valid::FLACL.0,
 );
 /// How often an operation that the server has not finished is tried again.
@@ -109,54 +110,9 @@ impl Context {
         Err(Errno::ESTALE)
     }
 
-    /// Returns the FID of a name. No round trip if it is cached, else one.
-    pub(crate) async fn find(
-        &self,
-        caller: &Caller,
-        parent: Fid,
-        text: &[u8],
-    ) -> Result<Fid, Errno> {
-        let name = name(text)?;
-        let updates = {
-            let core = self.core();
-            let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
-            if let Some(fid) = mount.names.get(&(parent, name.clone())) {
-                return Ok(*fid);
-            }
-            if mount.absent.get(&parent).is_some_and(|absent| absent.contains(&name)) {
-                return Err(Errno::ENOENT);
-            }
-            let inode = mount.inodes.get(&parent);
-            inode.filter(|one| one.bits.has(InodeBits::UPDATE)).map(|one| one.updates)
-        };
-        let mdt = self.mdt(parent).await?;
-        let found = self.getattr_intent(caller, mdt, (parent, Fid::default()), &name).await?;
-        if !found.done.has(Disposition::LOOKUP_POS) || found.body.fid == Fid::default() {
-            self.note_absent(parent, name, updates);
-            return Err(Errno::ENOENT);
-        }
-        let fid = found.body.fid;
-        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
-            mount.add_name(parent, &name, fid);
-        }
-        drop(found);
-        Ok(fid)
-    }
-
-    /// Notes that a name does not exist, if the directory has not changed since it was asked for.
-    fn note_absent(&self, parent: Fid, name: Name, updates: Option<u64>) {
-        let mut core = self.core();
-        let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
-        let inode = mount.inodes.get(&parent);
-        let is_same = inode
-            .is_some_and(|one| one.bits.has(InodeBits::UPDATE) && updates == Some(one.updates));
-        if is_same {
-            mount.absent.entry(parent).or_default().insert(name);
-        }
-    }
-
     /// Returns the attributes of a file. No round trip if they are cached, else one; with the size of a
-    /// regular file one more, in which all its objects are asked, unless locks on them are held.
+    /// regular file one more, in which all its objects are asked, unless locks on them are held, and with that of a
+    /// striped directory one, in which its stripes are.
     ///
     /// # Errors
     /// ESTALE if the file does not exist, and what the servers say.
@@ -168,7 +124,7 @@ impl Context {
     ) -> Result<Attributes, Errno> {
         let body = self.attributes(caller, fid).await?;
         if !is_regular(body.mode) || !with_size || body.valid.has(Valid::FLSIZE) {
-            return Ok(Attributes::new(&body, None));
+            return Ok(Attributes::new(&self.with_stripes(caller, body).await?, None));
         }
         let layout = self.layout(caller, fid).await?;
         let size = self.first_size(fid, &layout).await?;
@@ -180,32 +136,36 @@ impl Context {
         {
             let core = self.core();
             let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
-            if let Some(inode) = mount.inodes.get(&fid).filter(|one| one.has_attributes()) {
+            let is_known = |one: &&Inode| {
+                let may_be_striped = one.is_directory() && mount.mdts.len() > 1;
+                one.has_attributes() && (one.has_shape || !may_be_striped)
+            };
+            if let Some(inode) = mount.inodes.get(&fid).filter(is_known) {
                 return Ok(inode.body);
             }
         }
-        let mdt = self.mdt(fid).await?;
+        let (mdt, group) = (self.mdt(fid).await?, self.group_of(fid));
         let nothing = Name::default();
-        let found = self.getattr_intent(caller, mdt, (fid, fid), &nothing).await?;
+        let found = self.getattr_intent(caller, mdt, (fid, fid), &nothing, group).await?;
         match found.body.fid == fid && found.body.valid.has(Valid::FLMODE) {
             true => Ok(found.body),
             false => Err(Errno::ESTALE),
         }
     }
 
-    /// Executes an intent GETATTR, by name or by FID, and caches what it finds.
-    async fn getattr_intent(
+    /// Executes an intent GETATTR, by name or by FID, and caches what it finds. `group` is that of the directory.
+    pub(super) async fn getattr_intent(
         &self,
         caller: &Caller,
         mdt: ImportId,
         (parent, child): (Fid, Fid),
         name: &Name,
+        group: Option<u32>,
     ) -> Result<Found, Errno> {
         for attempt in 1..=TRIES {
             let policy = bits(InodeBits::UPDATE);
             let wanted = Wanted::new(resource(parent), LockMode::CR, policy).always();
             let wanted = wanted.with(LockFlags::HAS_INTENT);
-            let group = self.group_of(parent);
             let asked = MdtBody {
                 child,
                 valid: WANTED,
@@ -223,7 +183,7 @@ impl Context {
                 Request::new(message, intent_room())
             };
             let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
-            match self.take(acquired) {
+            match self.take(acquired, true) {
                 Err(Errno::EINPROGRESS) => self.sleep(Duration::from_secs(attempt)).await,
                 taken => return taken,
             }
@@ -231,8 +191,9 @@ impl Context {
         Err(Errno::EINPROGRESS)
     }
 
-    /// Takes the reply to an intent, and caches what it says under the lock that it gives.
-    pub(crate) fn take(&self, acquired: Acquired) -> Result<Found, Errno> {
+    /// Takes the reply to an intent, and caches what it says under the lock that it gives. `has_shape`: whether it
+    /// tells the stripes of a directory.
+    pub(crate) fn take(&self, acquired: Acquired, has_shape: bool) -> Result<Found, Errno> {
         let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;
         let (done, result) = (Disposition(extra.result1), extra.result2 as i32);
         if result < 0 {
@@ -242,7 +203,7 @@ impl Context {
         let body = reply.get(&MDT_BODY).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
         let covered = acquired.covered.filter(|one| one.resource.id.fid() == body.fid);
         let held = covered.map_or(InodeBits::NONE, |one| one.policy.inodebits().bits);
-        self.cache(&body, held, reply)?;
+        self.cache(&body, held, reply, has_shape)?;
         Ok(Found { done, body, acquired })
     }
 
@@ -252,7 +213,13 @@ impl Context {
         body: &MdtBody,
         held: InodeBits,
         reply: &Message<'_>,
+        has_shape: bool,
     ) -> Result<(), Errno> {
+        let has_shape = has_shape && body.valid.has(Valid::FLMODE) && is_directory(body.mode);
+        let shape = has_shape.then(|| shape(body, reply)).transpose()?;
+        if let (Some(shape), Some(mount)) = (shape, self.core().mounts.get_mut(&self.mount)) {
+            mount.shapes.note(body.fid, shape);
+        }
         if held == InodeBits::NONE || !body.valid.has(Valid::FLID) {
             return Ok(());
         }
@@ -275,6 +242,7 @@ impl Context {
         let inode = mount.inodes.entry(body.fid).or_default();
         inode.inline = data.or(inode.inline.take());
         inode.bits = inode.bits | held;
+        inode.has_shape |= has_shape && held.has(InodeBits::UPDATE);
         if body.valid.has(Valid::FLMODE) {
             (inode.body, inode.acl) = (*body, acl);
         }
@@ -290,4 +258,11 @@ impl Context {
         let inode = core.mounts.get(&self.mount)?.inodes.get(&fid)?;
         inode.has_attributes().then_some(inode.body.gid)
     }
+}
+
+/// Returns the stripes of a directory that come with its attributes.
+fn shape(body: &MdtBody, reply: &Message<'_>) -> Result<Shape, Errno> {
+    let of = |valid, bytes: Option<_>| bytes.filter(|_| body.valid.has(valid)).unwrap_or_default();
+    let stripes = of(Valid::MEA, reply.bytes(&LAYOUT));
+    Shape::decode(stripes, of(Valid::DEFAULT_MEA, reply.bytes(&DEFAULT_LAYOUT)))
 }

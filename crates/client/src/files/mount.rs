@@ -17,6 +17,7 @@ use super::ahead::Ahead;
 use super::inode::{ATTRIBUTES, Inode};
 use super::kept::KeptOpens;
 use super::operations::Operations;
+use super::shape::{Places, Shapes};
 use super::traced::Tracer;
 use crate::config::Configuration;
 use crate::data::state::MountData;
@@ -46,7 +47,9 @@ pub(crate) struct MountState {
     pub(crate) inodes: BTreeMap<Fid, Inode>,
     /// Names of files: valid as long as the file's LOOKUP bit is.
     pub(crate) names: BTreeMap<(Fid, Name), Fid>,
-    /// Names that do not exist, by their directories: valid as long as its UPDATE bit is.
+    /// The stripes of directories.
+    pub(crate) shapes: Shapes,
+    /// Names that do not exist, by their directories or the stripes of them: valid as long as its UPDATE bit is.
     pub(crate) absent: BTreeMap<Fid, BTreeSet<Name>>,
     /// What will be looked up in directories that were read, the ones that were used last at the end.
     pub(crate) ahead: Vec<(Fid, Ahead)>,
@@ -187,6 +190,7 @@ impl MountState {
             root: Fid::ROOT,
             inodes: BTreeMap::new(),
             names: BTreeMap::new(),
+            shapes: Shapes::default(),
             absent: BTreeMap::new(),
             ahead: Vec::new(),
             looking: BTreeMap::new(),
@@ -300,6 +304,10 @@ impl MountState {
         }
         if lost.has(InodeBits::UPDATE) && is_directory {
             self.absent.remove(&fid);
+            if let Some(master) = self.shapes.master(fid) {
+                let content = Stale::Content { file: master, start: 0, end: u64::MAX };
+                stale.extend([Stale::Attributes(master), content]);
+            }
         }
         if lost.has(InodeBits::UPDATE) && is_directory {
             stale.push(Stale::Content { file: fid, start: 0, end: u64::MAX });
@@ -352,13 +360,16 @@ impl MountState {
         for fid in fids {
             self.lose_bits(fid, InodeBits(u64::MAX));
         }
+        // Names of files of other MDTs may have been of this one.
+        let others: Vec<Fid> = self.inodes.keys().copied().collect();
+        for fid in others {
+            self.lose_bits(fid, InodeBits::LOOKUP);
+        }
     }
 
     /// Notes that a name is that of a file whose LOOKUP lock is held.
     pub(crate) fn add_name(&mut self, parent: Fid, name: &Name, fid: Fid) {
-        if let Some(absent) = self.absent.get_mut(&parent) {
-            absent.remove(name);
-        }
+        self.remove_absent(parent, name);
         let Some(inode) = self.inodes.get_mut(&fid) else { return };
         if !inode.bits.has(InodeBits::LOOKUP) {
             return;
@@ -379,9 +390,42 @@ impl MountState {
         {
             inode.names.remove(&(parent, name.clone()));
         }
-        if let Some(absent) = self.absent.get_mut(&parent) {
+        self.remove_absent(parent, name);
+    }
+
+    fn remove_absent(&mut self, parent: Fid, name: &Name) {
+        if let Some(absent) = self.place(parent, name).and_then(|fid| self.absent.get_mut(&fid)) {
             absent.remove(name);
         }
+    }
+
+    /// Returns the directory that has a name, itself or a stripe of it, if it is one only.
+    fn place(&self, parent: Fid, name: &Name) -> Option<Fid> {
+        match self.shapes.get(parent).map(|shape| shape.places(parent, name.as_bytes())) {
+            None => Some(parent),
+            Some(Places::One(fid)) => Some(fid),
+            Some(_) => None,
+        }
+    }
+
+    /// Returns whether a lock protects what is known of the stripes of a directory.
+    pub(crate) fn is_shape_held(&self, directory: Fid) -> bool {
+        self.inodes
+            .get(&directory)
+            .is_some_and(|one| one.has_shape && one.bits.has(InodeBits::UPDATE))
+    }
+
+    /// Returns whether it is cached that a name does not exist.
+    pub(crate) fn is_absent(&self, parent: Fid, name: &Name) -> bool {
+        let Some(place) = self.place(parent, name) else { return false };
+        let is_valid = place == parent || self.is_shape_held(parent);
+        is_valid && self.absent.get(&place).is_some_and(|absent| absent.contains(name))
+    }
+
+    /// Returns the directory in which a directory is known to be.
+    pub(crate) fn parent_of(&self, directory: Fid) -> Option<Fid> {
+        let inode = self.inodes.get(&directory)?;
+        inode.names.first().map(|(parent, _)| *parent)
     }
 }
 

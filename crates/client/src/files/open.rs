@@ -13,7 +13,7 @@ use fulmar_lustre_wire::ldlm::{
 };
 use fulmar_lustre_wire::mdt::{
     AttrValid, Bias, Create, IoEpoch, MdtBody, OpenFlags, Reint, ReintChange, ReintOp, SetAttr,
-    SplitOpenFlags,
+    SplitOpenFlags, Valid,
 };
 use fulmar_lustre_wire::message::{Body, Message, len_with};
 use fulmar_lustre_wire::{Fid, Name, portal};
@@ -25,6 +25,7 @@ use super::kept::HandleKey;
 use super::lookup::Found;
 use super::mount::Open;
 use super::request::{bits, excludes, name, open_room, record, resource};
+use super::stripes::Place;
 use crate::data::state::OpenKey;
 use crate::machine::context::Context;
 use crate::machine::replay::set_old_handle;
@@ -73,6 +74,11 @@ impl OpenOptions {
         let set = all.into_iter().filter(|(is_set, _)| *is_set);
         set.fold(OpenFlags::NONE, |flags, (_, flag)| flags | flag)
     }
+
+    /// The same with a lock on the open, if it is to be kept.
+    fn flags_to_keep(&self, keeps: bool) -> OpenFlags {
+        self.flags() | if keeps { OpenFlags::LOCK } else { OpenFlags::NONE }
+    }
 }
 
 /// What an open has found or made.
@@ -86,10 +92,27 @@ pub(crate) struct Opened {
     pub(crate) is_new: bool,
 }
 
+/// The answer to an open.
+enum Answer {
+    Opened(Box<Opened>),
+    /// The file is on another MDT.
+    Elsewhere(Fid),
+}
+
+impl Answer {
+    /// Returns what was opened at the MDT that has it.
+    fn here(self) -> Result<Opened, Errno> {
+        match self {
+            Self::Opened(opened) => Ok(*opened),
+            Self::Elsewhere(_) => Err(Errno::EREMOTE),
+        }
+    }
+}
+
 /// What a file is opened by.
-pub(crate) enum Which {
-    /// A name in a directory.
-    Name(Fid, Name),
+enum Which {
+    /// A name in a directory, which is in this part of it.
+    Name(Fid, Place, Name),
     /// A file.
     Fid(Fid),
 }
@@ -112,16 +135,14 @@ impl Context {
         if let Some(opened) = known.and_then(|fid| self.reopen(caller, fid, options)) {
             return Ok(opened);
         }
-        let mut flags = options.flags();
-        if known.is_some_and(|fid| self.is_reopened(fid, options)) {
-            flags = flags | OpenFlags::LOCK;
+        let keeps = known.is_some_and(|fid| self.is_reopened(fid, options));
+        let mut seen = self.seen(&[parent]);
+        loop {
+            match self.open_in(caller, parent, &name, (options, keeps)).await {
+                Err(errno) if self.has_changed(caller, &mut seen, errno).await => {}
+                opened => return opened,
+            }
         }
-        let opened = self.open(caller, Which::Name(parent, name.clone()), flags, options).await?;
-        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
-            mount.remove_name(parent, &name);
-            mount.add_name(parent, &name, opened.body.fid);
-        }
-        Ok(opened)
     }
 
     /// Opens a file that is known, and gives it a layout if it has none and one is wanted. One round trip, or none if
@@ -136,36 +157,85 @@ impl Context {
         if let Some(opened) = self.reopen(caller, fid, &options) {
             return Ok(opened);
         }
-        let mut flags = options.flags() | OpenFlags::BY_FID;
-        if self.is_reopened(fid, &options) {
-            flags = flags | OpenFlags::LOCK;
-        }
-        self.open(caller, Which::Fid(fid), flags, &options).await
+        let keeps = self.is_reopened(fid, &options);
+        self.open_at_mdt(caller, fid, (&options, keeps)).await
     }
 
     /// Opens a directory. One round trip.
     pub(crate) async fn open_directory(&self, caller: &Caller, fid: Fid) -> Result<Opened, Errno> {
         let flags = OpenFlags::READ | OpenFlags::DIRECTORY | OpenFlags::BY_FID;
-        self.open(caller, Which::Fid(fid), flags, &OpenOptions::read()).await
+        self.open(caller, Which::Fid(fid), flags, &OpenOptions::read()).await?.here()
     }
 
-    pub(super) async fn open(
+    /// Opens a file at the MDT that has it. `keeps`: the open is kept if locks allow that.
+    pub(super) async fn open_at_mdt(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        (options, keeps): (&OpenOptions, bool),
+    ) -> Result<Opened, Errno> {
+        let flags = options.flags_to_keep(keeps) | OpenFlags::BY_FID;
+        self.open(caller, Which::Fid(fid), flags, options).await?.here()
+    }
+
+    /// Opens a name where it is, or creates it where it belongs. `keeps`: as for a file.
+    async fn open_in(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        name: &Name,
+        (options, keeps): (&OpenOptions, bool),
+    ) -> Result<Opened, Errno> {
+        let flags = options.flags_to_keep(keeps);
+        let (place, found) = match flags.has(OpenFlags::CREAT) {
+            true => self.receiver(caller, parent, name).await?,
+            false => (self.holder(caller, parent, name).await?, None),
+        };
+        let elsewhere = match found {
+            Some(fid) => fid,
+            None => {
+                let which = Which::Name(parent, place, name.clone());
+                match self.open(caller, which, flags, options).await? {
+                    Answer::Opened(opened) => {
+                        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
+                            mount.remove_name(parent, name);
+                        }
+                        self.note_name(parent, name, (opened.body.fid, place.mdt));
+                        return Ok(*opened);
+                    }
+                    Answer::Elsewhere(fid) => fid,
+                }
+            }
+        };
+        match flags.has(OpenFlags::CREAT | OpenFlags::EXCL) {
+            true => Err(Errno::EEXIST),
+            false => {
+                let options = OpenOptions { create: None, ..options.clone() };
+                self.open_at_mdt(caller, elsewhere, (&options, keeps)).await
+            }
+        }
+    }
+
+    async fn open(
         &self,
         caller: &Caller,
         which: Which,
         flags: OpenFlags,
         options: &OpenOptions,
-    ) -> Result<Opened, Errno> {
-        let (parent, known, name) = match which {
-            Which::Name(parent, name) => (parent, Fid::default(), name),
-            Which::Fid(fid) => (fid, fid, Name::default()),
+    ) -> Result<Answer, Errno> {
+        let (parent, place, known, name) = match which {
+            Which::Name(parent, place, name) => (parent, place, Fid::default(), name),
+            Which::Fid(fid) => {
+                let place = Place { fid, mdt: self.mdt(fid).await?, version: 0 };
+                (fid, place, fid, Name::default())
+            }
         };
-        let mdt = self.mdt(parent).await?;
         let creates = flags.has(OpenFlags::CREAT);
-        let child = if creates { self.new_fid(mdt).await? } else { known };
+        let child = if creates { self.new_fid(place.mdt).await? } else { known };
+        let group = self.group_of(parent);
         for attempt in 1..=TRIES {
-            let result =
-                self.open_once(caller, mdt, (parent, child, &name), (flags, options)).await;
+            let of = (place, child, &name);
+            let result = self.open_once(caller, of, group, (flags, options)).await;
             match result {
                 Err(Errno::EINPROGRESS) => self.sleep(Duration::from_secs(attempt)).await,
                 result => return result,
@@ -177,10 +247,11 @@ impl Context {
     async fn open_once(
         &self,
         caller: &Caller,
-        mdt: ImportId,
-        (parent, child, name): (Fid, Fid, &Name),
+        (place, child, name): (Place, Fid, &Name),
+        group: Option<u32>,
         (flags, options): (OpenFlags, &OpenOptions),
-    ) -> Result<Opened, Errno> {
+    ) -> Result<Answer, Errno> {
+        let Place { fid: parent, mdt, version } = place;
         let creates = flags.has(OpenFlags::CREAT);
         let (mode, wanted, ops) = match creates {
             true => (LockMode::CW, InodeBits::UPDATE, IntentOps::OPEN | IntentOps::CREAT),
@@ -200,7 +271,8 @@ impl Context {
             umask: caller.umask,
             ..Create::default()
         });
-        let record = record(caller, ReintOp::OPEN, (parent, [self.group_of(parent), None]), change);
+        let mut record = record(caller, ReintOp::OPEN, (parent, [group, None]), change);
+        record.head.layout_version = if creates { version } else { 0 };
         // Room for the layout, which a replay must name.
         let layout =
             options.layout.clone().unwrap_or_else(|| vec![0; if creates { 128 } else { 0 }]);
@@ -215,7 +287,7 @@ impl Context {
             Request::new(message, open_room()).modifying().opening()
         };
         let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
-        let found = self.take(acquired)?;
+        let found = self.take(acquired, false)?;
         self.opened(mdt, found, flags.has(OpenFlags::LOCK).then_some(caller))
     }
 
@@ -225,8 +297,11 @@ impl Context {
         mdt: ImportId,
         found: Found,
         keeper: Option<&Caller>,
-    ) -> Result<Opened, Errno> {
+    ) -> Result<Answer, Errno> {
         let Found { done, body, acquired } = found;
+        if done.has(Disposition::LOOKUP_POS) && body.valid.has(Valid::MDS) {
+            return Ok(Answer::Elsewhere(body.fid));
+        }
         if !done.has(Disposition::OPEN_OPEN) || body.open_handle.is_none() {
             let is_absent = done.has(Disposition::LOOKUP_NEG);
             // A device or a symbolic link is not opened at the server.
@@ -259,7 +334,7 @@ impl Context {
             self.keep_open(caller, key, &open);
         }
         drop(acquired);
-        Ok(Opened { open, body, key, number, is_new })
+        Ok(Answer::Opened(Box::new(Opened { open, body, key, number, is_new })))
     }
 
     /// Closes a file. One round trip, unless others use the same open, it is kept, or the MDT has evicted this client

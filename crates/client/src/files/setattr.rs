@@ -65,8 +65,9 @@ impl Context {
                 self.set_on_osts(fid, &layout, times, body.ctime).await?;
             }
         }
-        // The reply to a change has the attributes after it.
-        if !is_whole {
+        // The reply to a change has the attributes after it, but for those of stripes.
+        let is_striped = self.seen(&[fid]).is_striped();
+        if !is_whole || is_striped {
             return self.getattr(caller, fid, true).await;
         }
         if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {

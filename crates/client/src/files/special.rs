@@ -8,7 +8,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{
     GETATTR, LAYOUT as EA_OF_REPLY, LOCK_REQUEST, MDT_BODY, NEW_LAYOUT, REINT, REINT_SETATTR,
 };
-use fulmar_lustre_wire::layout::LovMd;
+use fulmar_lustre_wire::layout::{LmvUserMd, LovMd};
 use fulmar_lustre_wire::ldlm::InodeBits;
 use fulmar_lustre_wire::mdt::{MdtBody, ReintChange, ReintOp, SetAttr, Valid, XattrFlags};
 use fulmar_lustre_wire::message::Message;
@@ -28,6 +28,13 @@ pub use super::traced::{TraceEntry, TracePart, read_trace};
 
 /// The layout of a file, or the one that new files of a directory get.
 pub const LAYOUT: &[u8] = b"lustre.lov";
+/// The stripes of a directory: a [`LmvUserMd`](fulmar_lustre_wire::layout::LmvUserMd) with the MDT of each. Read-only.
+pub const DIRECTORY_STRIPES: &[u8] = b"lustre.lmv";
+/// What directories in a directory are made with: a [`LmvUserMd`](fulmar_lustre_wire::layout::LmvUserMd).
+pub const DIRECTORY_DEFAULT: &[u8] = b"lustre.dmv";
+/// Set on a directory, it makes one in it: the permissions in octal digits, a blank, the name, a NUL, and a
+/// [`LmvUserMd`](fulmar_lustre_wire::layout::LmvUserMd).
+pub const NEW_DIRECTORY: &[u8] = b"lustre.mkdir";
 /// The FID of a file, as text. Read-only.
 pub const FID: &[u8] = b"lustre.fid";
 /// With a FID behind it, `lustre.fid2path.[0x200000401:0x2:0x0]`: the paths of that FID, each with a NUL at
@@ -67,6 +74,9 @@ const LAYOUT_MAX: u32 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Layout,
+    DirectoryStripes,
+    DirectoryDefault,
+    NewDirectory,
     Fid,
     /// The paths of a file.
     Paths(Fid),
@@ -86,6 +96,9 @@ impl Special {
     pub(crate) fn of(name: &[u8]) -> Option<Self> {
         match name {
             LAYOUT => Some(Self::Layout),
+            DIRECTORY_STRIPES => Some(Self::DirectoryStripes),
+            DIRECTORY_DEFAULT => Some(Self::DirectoryDefault),
+            NEW_DIRECTORY => Some(Self::NewDirectory),
             FID => Some(Self::Fid),
             TARGETS => Some(Self::Targets),
             WARM => Some(Self::Warm(true)),
@@ -145,6 +158,9 @@ impl Context {
                 if layout.bytes.is_empty() { Err(Errno::ENODATA) } else { Ok(layout.bytes.clone()) }
             }
             Special::Layout => self.default_layout(caller, fid).await,
+            Special::DirectoryStripes => self.stripes_of(caller, fid).await,
+            Special::DirectoryDefault => self.directory_default(caller, fid).await,
+            Special::NewDirectory => Err(Errno::ENODATA),
             Special::Fid => Ok(fid.to_string().into_bytes()),
             Special::Targets => self.targets(),
             Special::Target(Question::Quota(owner, _), _) if !owner.may_be_asked_by(caller) => {
@@ -180,6 +196,13 @@ impl Context {
     ) -> Result<(), Errno> {
         match (which, &value) {
             (Special::Layout, _) => {}
+            (Special::DirectoryDefault, _) => {
+                let layout = value.map_or_else(no_directory_default, |(layout, _)| layout);
+                return self.set_default_layout(caller, fid, layout).await;
+            }
+            (Special::NewDirectory, Some((value, _))) => {
+                return self.new_directory(caller, fid, value).await;
+            }
             (Special::Parameter(name), Some((value, _))) => {
                 return self.set_tunable(caller, &name, value);
             }
@@ -198,6 +221,10 @@ impl Context {
 
     /// Returns the layout that new files of a directory get. One round trip.
     async fn default_layout(&self, caller: &Caller, fid: Fid) -> Result<Vec<u8>, Errno> {
+        // A kernel MDT does not survive the request below for a striped one.
+        if self.shape(caller, fid).await?.stripes.is_some() {
+            return self.read_xattr(caller, fid, b"trusted.lov").await;
+        }
         let mdt = self.mdt(fid).await?;
         let valid = Valid::FLEASIZE | Valid::FLDIREA;
         let wanted = MdtBody { valid, ea_size: LAYOUT_MAX, ..body(caller, fid, None) };
@@ -235,6 +262,11 @@ fn no_layout() -> Vec<u8> {
     LovMd::wanted(0, 0).to_bytes()
 }
 
+/// Returns the layout of directories that stands for none.
+fn no_directory_default() -> Vec<u8> {
+    LmvUserMd::wanted(0, u32::MAX).to_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use fulmar_rpc::import::TargetKind;
@@ -246,6 +278,7 @@ mod tests {
         let fid = Fid { seq: 0x2_0000_0401, oid: 2, version: 0 };
         assert_eq!(Special::of(b"lustre.lov"), Some(Special::Layout));
         assert_eq!(Special::of(b"lustre.fid"), Some(Special::Fid));
+        assert_eq!(Special::of(b"lustre.dmv"), Some(Special::DirectoryDefault));
         let paths = b"lustre.fid2path.[0x200000401:0x2:0x0]";
         assert_eq!(Special::of(paths), Some(Special::Paths(fid)));
         let of = (TargetKind::Ost, 3);

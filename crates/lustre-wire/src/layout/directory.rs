@@ -161,6 +161,35 @@ pub struct LmvUserMd {
     pub rest: Bytes,
 }
 
+impl LmvUserMd {
+    /// Returns a wanted layout of so many stripes, `u32::MAX` for as many as MDTs, from an MDT on, `u32::MAX` for any.
+    pub fn wanted(stripe_count: u32, stripe_offset: u32) -> Self {
+        let header = LmvUserHeader {
+            magic: LayoutMagic::LMV_USER,
+            stripe_count,
+            stripe_offset,
+            hash: HashType::default(),
+            kind: 0,
+            max_inherit: 0,
+            max_inherit_rr: 0,
+            padding: Padding::default(),
+            pool: Text::default(),
+        };
+        Self { header, stripes: Vec::new(), rest: Bytes::default() }
+    }
+
+    /// Wants the stripes on these MDTs.
+    #[must_use]
+    pub fn on(mut self, mdts: &[u32]) -> Self {
+        self.header.magic = LayoutMagic::LMV_STRIPE;
+        self.stripes = mdts
+            .iter()
+            .map(|mdt| DefaultStripe { mdt: *mdt, ..DefaultStripe::default() })
+            .collect();
+        self
+    }
+}
+
 impl Content for LmvUserMd {
     fn decode(bytes: &[u8], _: Order) -> Result<Self, DecodeError> {
         let r = &mut Reader::new(bytes, Order::Little);
