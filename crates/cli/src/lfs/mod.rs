@@ -3,6 +3,7 @@
 mod check;
 mod df;
 mod find;
+mod getdirstripe;
 mod getstripe;
 mod ids;
 mod ls;
@@ -68,6 +69,9 @@ enum Command {
     Ls(ls::Args),
     Find(find::Args),
     Mkdir(mkdir::Args),
+    /// The same as mkdir
+    Setdirstripe(mkdir::Args),
+    Getdirstripe(getdirstripe::Args),
     Getstripe(getstripe::Args),
     Setstripe(setstripe::Args),
     Path2fid(names::Path2FidArgs),
@@ -83,7 +87,8 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Find(args) => find::run(&args),
-        Command::Mkdir(args) => mkdir::run(&args),
+        Command::Mkdir(args) | Command::Setdirstripe(args) => mkdir::run(&args),
+        Command::Getdirstripe(args) => getdirstripe::run(&args),
         Command::Getstripe(args) => getstripe::run(&args),
         Command::Setstripe(args) => setstripe::run(&args),
         Command::Path2fid(args) => names::path2fid(&args),

@@ -265,8 +265,11 @@ fn the_rpcs_of_a_mount_are_traced() {
 fn lfs_find_and_mkdir_work_on_a_mount() {
     let Some(mounted) = Mounted::start("lfs-find", 62) else { return };
     mounted.output("lfs mkdir -i 0 -c 1 -m 0750 d");
-    let (status, _, err) = mounted.run("lfs mkdir -c 2 e");
-    assert!(status == 2 && err.contains("striped directories (DNE) are not supported"), "{err}");
+    let shown = mounted.output("lfs getdirstripe d");
+    assert_eq!(shown, "lmv_stripe_count: 0 lmv_stripe_offset: 0 lmv_hash_type: none\n");
+    // The servers have one MDT.
+    let (status, _, err) = mounted.run("lfs mkdir -i 1 e");
+    assert!(status == 19 && err.contains("No such device"), "{err}");
     mounted.output("lfs setstripe -c 2 -S 128K d/wide");
     mounted.output("lfs setstripe -c 1 -i 1 d/one");
     mounted.output("lfs setstripe -E 64K -L mdt -E -1 -c 1 -i 0 d/small");
