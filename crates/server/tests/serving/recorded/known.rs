@@ -57,6 +57,7 @@ const DIRECTORY: &str =
 const LAZY: &str = "our MDT says what it knows of the size, and that it is not exact";
 const UNREAD: &str = "a kernel OST has not read the attributes that the change does not need";
 const RACE: &str = "the recorded reply was made after the lock had been granted, which needs time";
+const MANY_CHANGES: &str = "our MDT grants as many changes as a client makes over a long link";
 const BATCHES: &str = "our MDT offers no batches, so clients send none";
 const OFFER: &str = "the recorded MDT offers what ours has not";
 const RELEASE: &str = "each release has its number";
@@ -192,6 +193,7 @@ pub(crate) const KNOWN: &[Known] = &[
     any("LLOG_CREATE", "llog_body.id.object", NUMBERS),
     any("LLOG_NEXT_BLOCK", "llog_body.id.object", NUMBERS),
     values("MDS_CONNECT", "connect_data.ea_size_max", ("65536", "0"), UNCLEARED),
+    values("MDS_CONNECT", "connect_data.modify_rpcs_max", ("8", "64"), MANY_CHANGES),
     values("MDS_CONNECT", "connect_data.instance", ("2", "1"), NUMBERS),
     any("LLOG_NEXT_BLOCK", "llog_records[].body.marker.marker.created", CLOCKS),
     any("LLOG_NEXT_BLOCK", "llog_records[].body.marker.marker.version", RELEASE),
