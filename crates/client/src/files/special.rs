@@ -28,12 +28,12 @@ pub use super::traced::{TraceEntry, TracePart, read_trace};
 
 /// The layout of a file, or the one that new files of a directory get.
 pub const LAYOUT: &[u8] = b"lustre.lov";
-/// The stripes of a directory: a [`LmvUserMd`](fulmar_lustre_wire::layout::LmvUserMd) with the MDT of each. Read-only.
+/// The stripes of a directory: a [`LmvUserMd`] with the MDT of each. Read-only.
 pub const DIRECTORY_STRIPES: &[u8] = b"lustre.lmv";
-/// What directories in a directory are made with: a [`LmvUserMd`](fulmar_lustre_wire::layout::LmvUserMd).
+/// What directories in a directory are made with: a [`LmvUserMd`].
 pub const DIRECTORY_DEFAULT: &[u8] = b"lustre.dmv";
 /// Set on a directory, it makes one in it: the permissions in octal digits, a blank, the name, a NUL, and a
-/// [`LmvUserMd`](fulmar_lustre_wire::layout::LmvUserMd).
+/// [`LmvUserMd`].
 pub const NEW_DIRECTORY: &[u8] = b"lustre.mkdir";
 /// The FID of a file, as text. Read-only.
 pub const FID: &[u8] = b"lustre.fid";
