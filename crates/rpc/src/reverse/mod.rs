@@ -19,7 +19,7 @@ mod check;
 mod reply;
 mod send;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{Errno, Table, Time, Timers};
@@ -102,8 +102,8 @@ struct Client {
     timeouts: Timeouts,
     /// Its calls, by their numbers.
     calls: BTreeMap<Xid, CallId>,
-    /// Those that are not sent yet, in order.
-    waiting: VecDeque<CallId>,
+    /// Those that wait until others have ended, and are not sent yet.
+    waiting: BTreeSet<Xid>,
 }
 
 impl Client {
@@ -120,8 +120,6 @@ struct Active {
     /// The transmission that a reply is expected to.
     sent: Option<Sent>,
     is_resent: bool,
-    /// Whether it waits until others have ended.
-    is_waiting: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -172,14 +170,15 @@ impl Reverse {
             flags2: export.flags2,
             timeouts: Timeouts::new(limits),
             calls: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeSet::new(),
         });
-        let (xid, is_waiting) = (self.xids.allocate(), client.is_full());
-        let active = Active { export: handle, call, xid, sent: None, is_resent: false, is_waiting };
+        let xid = self.xids.allocate();
+        let active = Active { export: handle, call, xid, sent: None, is_resent: false };
         let id = CallId(self.calls.insert(active));
+        let waits = client.is_full();
         client.calls.insert(xid, id);
-        match is_waiting {
-            true => client.waiting.push_back(id),
+        match waits {
+            true => drop(client.waiting.insert(xid)),
             false => self.begin(now, id),
         }
         id
@@ -187,8 +186,7 @@ impl Reverse {
 
     /// Sends a call for the first time. Its time begins now: that of others is not its client's fault.
     fn begin(&mut self, now: Time, id: CallId) {
-        let Some(active) = self.calls.get_mut(id.0) else { return };
-        active.is_waiting = false;
+        let Some(active) = self.calls.get(id.0) else { return };
         self.timers.set(Timer::Limit(id), now + active.call.limit);
         self.transmit(now, id);
     }
@@ -196,7 +194,8 @@ impl Reverse {
     /// Sends the calls that need not wait any more.
     fn begin_next(&mut self, now: Time, handle: Handle) {
         while let Some(client) = self.clients.get_mut(&handle).filter(|one| !one.is_full()) {
-            let Some(next) = client.waiting.pop_front() else { return };
+            let next = client.waiting.pop_first().and_then(|xid| client.calls.get(&xid).copied());
+            let Some(next) = next else { return };
             self.begin(now, next);
         }
     }
@@ -215,9 +214,7 @@ impl Reverse {
         self.timers.clear(Timer::Limit(id));
         if let Some(client) = self.clients.get_mut(&active.export) {
             client.calls.remove(&active.xid);
-            if active.is_waiting {
-                client.waiting.retain(|one| *one != id);
-            }
+            client.waiting.remove(&active.xid);
         }
         self.withdraw(active.sent);
         Some(active.export)
@@ -230,11 +227,10 @@ impl Reverse {
         (client.to, client.connection) = (export.peer, export.connection);
         client.flavor = export.flavor.from_part(Part::CLIENT);
         (client.flags, client.flags2) = (export.flags, export.flags2);
-        let calls: Vec<CallId> = client.calls.values().copied().collect();
-        for id in calls {
-            if self.calls.get(id.0).is_some_and(|active| !active.is_waiting) {
-                self.resend(now, id);
-            }
+        let sent = client.calls.iter().filter(|(xid, _)| !client.waiting.contains(xid));
+        let sent: Vec<CallId> = sent.map(|(_, id)| *id).collect();
+        for id in sent {
+            self.resend(now, id);
         }
     }
 
