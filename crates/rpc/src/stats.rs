@@ -35,6 +35,21 @@ impl Histogram {
         self.buckets[bucket.min(Self::BUCKETS - 1)] += 1;
     }
 
+    /// Adds the values of another one.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.sum_squares = self.sum_squares.saturating_add(other.sum_squares);
+        for (bucket, other) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += other;
+        }
+    }
+
     /// Returns the line of a `stats` file, as administrators of Lustre know it: the values are of the
     /// unit `unit`, such as `usecs`.
     pub fn line(&self, name: &str, unit: &str) -> String {
@@ -73,6 +88,20 @@ mod tests {
         times.add_time(Duration::from_millis(3));
         times.add_time(Duration::from_millis(1));
         assert_eq!((times.min, times.sum, times.sum_squares), (1000, 4000, 10_000_000));
+    }
+
+    #[test]
+    fn merged_histograms_have_the_values_of_both() {
+        let of = |values: &[u64]| {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.add(*value));
+            histogram
+        };
+        for (one, other) in [(&[5, 9][..], &[3, 70][..]), (&[], &[4]), (&[4], &[]), (&[], &[])] {
+            let mut merged = of(one);
+            merged.merge(&of(other));
+            assert_eq!(merged, of(&[one, other].concat()));
+        }
     }
 
     #[test]

@@ -74,8 +74,8 @@ impl FileSystem {
             let found = core.client().import(import);
             // The logs of the MGS are read again whenever they change.
             let stats = found.filter(|one| one.target().kind != TargetKind::Mgs);
-            for (opcode, times) in stats.into_iter().flat_map(|one| &one.stats().operations) {
-                *counts.entry(*opcode).or_default() += times.count;
+            for (opcode, times) in stats.into_iter().flat_map(|one| one.stats().operations) {
+                *counts.entry(opcode).or_default() += times.count;
             }
         }
         counts

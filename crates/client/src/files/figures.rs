@@ -94,13 +94,7 @@ pub(crate) fn stats(stats: &Stats, moment: Moment) -> String {
 /// Returns how long all requests took.
 fn waits(stats: &Stats) -> Histogram {
     let mut all = Histogram::default();
-    for one in stats.operations.values().filter(|one| one.count > 0) {
-        all.min = if all.count == 0 { one.min } else { all.min.min(one.min) };
-        all.max = all.max.max(one.max);
-        all.count += one.count;
-        all.sum = all.sum.saturating_add(one.sum);
-        all.sum_squares = all.sum_squares.saturating_add(one.sum_squares);
-    }
+    stats.operations.values().for_each(|one| all.merge(one));
     all
 }
 
@@ -212,7 +206,7 @@ impl Connection<'_> {
             let _ = writeln!(out, "       inflight: {in_flight}");
         }
         let stats = self.import.stats();
-        let _ = writeln!(out, "       avg_waittime: {} usecs", mean(&waits(stats)));
+        let _ = writeln!(out, "       avg_waittime: {} usecs", mean(&waits(&stats)));
         for (name, opcode, bytes) in [
             ("read", Opcode::OST_READ, &stats.reads.bytes),
             ("write", Opcode::OST_WRITE, &stats.writes.bytes),

@@ -101,7 +101,7 @@ impl Context {
                     "rpc_stats" => view.map(|view| {
                         let (begun, before) = before.unzip();
                         let moment = moment.since(begun);
-                        figures::rpcs((import.stats(), before.as_ref()), &view, moment)
+                        figures::rpcs((&import.stats(), before.as_ref()), &view, moment)
                     }),
                     _ => of_target(file, &device, import, view.as_ref()),
                 }
@@ -168,7 +168,7 @@ impl Context {
                 }
             }
             (Of::Target { import, .. }, "stats" | "rpc_stats") => {
-                let found = core.client().import(*import).map(|one| one.stats().clone());
+                let found = core.client().import(*import).map(Import::stats);
                 let (Some(stats), Some(peer)) = (found, core.peer_mut(*import)) else {
                     return Some(Err(Errno::ENODATA));
                 };

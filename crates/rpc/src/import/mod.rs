@@ -198,9 +198,9 @@ pub struct Import {
     pings: usize,
     next_transmission: u64,
     timeouts: Timeouts,
+    /// What was done since the counters were cleared, and before.
     stats: Stats,
-    /// The same since they were cleared.
-    recent: Stats,
+    cleared: Stats,
     timers: Timers<Timer>,
     /// When replies are late.
     replies: Timers<RequestId>,
@@ -240,7 +240,7 @@ impl Import {
             next_transmission: 0,
             timeouts: Timeouts::new(target.limits),
             stats: Stats::default(),
-            recent: Stats::default(),
+            cleared: Stats::default(),
             timers: Timers::default(),
             replies: Timers::default(),
             outputs: VecDeque::new(),
@@ -263,19 +263,21 @@ impl Import {
         self.target.nids[self.search.current()]
     }
 
-    /// Returns what was done.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    /// Returns what was done since the start.
+    pub fn stats(&self) -> Stats {
+        let mut all = self.cleared.clone();
+        all.merge(&self.stats);
+        all
     }
 
     /// Returns what was done since [`Import::clear_stats`].
     pub fn recent_stats(&self) -> &Stats {
-        &self.recent
+        &self.stats
     }
 
     /// Begins [`Import::recent_stats`] again.
     pub fn clear_stats(&mut self) {
-        self.recent = Stats::default();
+        self.cleared.merge(&std::mem::take(&mut self.stats));
     }
 
     /// Returns what the target has granted; nothing before the first connection.

@@ -79,7 +79,6 @@ impl Import {
         let (body, trip) = (reply.body, now.since(sent.at));
         self.timeouts.measure(now, portal, body.timeout, trip, body.service_time);
         self.stats.replied(body.opcode, trip);
-        self.recent.replied(body.opcode, trip);
         self.kept.commit(body.last_committed);
         self.release_dropped();
         match (body.status.errno(), body.kind) {

@@ -104,28 +104,19 @@ impl Import {
     }
 
     fn note_sent(&mut self, id: RequestId, resent: bool, purpose: Purpose) {
+        self.stats.repeated += u64::from(resent);
         if purpose == Purpose::Ping {
-            self.stats.repeated += u64::from(resent);
-            self.recent.repeated += u64::from(resent);
             return;
         }
-        let in_flight = self.own_in_flight() as u64;
+        self.stats.in_flight.add(self.own_in_flight() as u64);
         let bulk = |id: &RequestId| self.calls.get(id.0)?.request.bulk.as_ref();
-        let transfer = bulk(&id).map(|sent| {
-            let direction = sent.direction();
-            let of_kind =
-                |id: &&RequestId| bulk(id).is_some_and(|one| one.direction() == direction);
-            (direction, self.in_flight.values().filter(of_kind).count() as u64, sent.len())
-        });
-        for stats in [&mut self.stats, &mut self.recent] {
-            stats.repeated += u64::from(resent);
-            stats.in_flight.add(in_flight);
-            if let Some((direction, count, len)) = transfer {
-                let transfers = stats.transfers(direction);
-                transfers.in_flight.add(count);
-                transfers.bytes.add(len);
-            }
-        }
+        let Some(sent) = bulk(&id) else { return };
+        let (direction, len) = (sent.direction(), sent.len());
+        let of_kind = |id: &&RequestId| bulk(id).is_some_and(|one| one.direction() == direction);
+        let count = self.in_flight.values().filter(of_kind).count();
+        let transfers = self.stats.transfers(direction);
+        transfers.in_flight.add(count as u64);
+        transfers.bytes.add(len);
     }
 
     /// Returns the number up to which all requests have replies.

@@ -38,6 +38,21 @@ impl Stats {
         self.operations.entry(opcode).or_default().add_time(after);
     }
 
+    /// Adds what was done at another time.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (opcode, times) in &other.operations {
+            self.operations.entry(*opcode).or_default().merge(times);
+        }
+        self.in_flight.merge(&other.in_flight);
+        for (transfers, other) in
+            [(&mut self.reads, &other.reads), (&mut self.writes, &other.writes)]
+        {
+            transfers.in_flight.merge(&other.in_flight);
+            transfers.bytes.merge(&other.bytes);
+        }
+        self.repeated += other.repeated;
+    }
+
     pub(super) fn transfers(&mut self, direction: Direction) -> &mut Transfers {
         match direction {
             Direction::ToClient => &mut self.reads,
