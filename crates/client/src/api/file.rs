@@ -8,6 +8,7 @@ use fulmar_lustre_wire::Fid;
 
 use super::filesystem::FileSystem;
 use crate::DataSettings;
+use crate::data::io::Told;
 use crate::data::state::{OpenKey, Part};
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
@@ -84,7 +85,7 @@ impl File {
     /// # Errors
     /// EBADF if it is not open to be read, and what the servers say.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
-        self.read_to_keep(offset, len, |_| ()).await
+        self.read_parts(offset, len, None::<fn(bool)>).await
     }
 
     /// The same for somebody who keeps the data. `told` is called for each part of at most
@@ -100,6 +101,15 @@ impl File {
         len: u64,
         told: impl FnMut(bool) + Clone + Send + 'static,
     ) -> Result<Vec<u8>, Errno> {
+        self.read_parts(offset, len, Some(told)).await
+    }
+
+    async fn read_parts(
+        &self,
+        offset: u64,
+        len: u64,
+        told: Option<impl FnMut(bool) + Clone + Send + 'static>,
+    ) -> Result<Vec<u8>, Errno> {
         if !self.options.read {
             return Err(Errno::EBADF);
         }
@@ -111,7 +121,8 @@ impl File {
             let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
             let mut told = told.clone();
             let read = move |cx: Context| async move {
-                cx.read_counted(&caller, file, (at, count), &mut told).await
+                let told = told.as_mut().map(|told| told as Told<'_>);
+                cx.read_counted(&caller, file, (at, count), told).await
             };
             let parts = self.file_system.counted(Op::Read, read).await?;
             let found: usize = parts.iter().map(Part::len).sum();
@@ -149,7 +160,7 @@ impl File {
         data: impl Into<Arc<[u8]>>,
     ) -> Result<u64, Errno> {
         let Some(at) = offset else { return self.append(data.into()).await };
-        self.write_to_keep(at, data, |_| ()).await.map(|()| at)
+        self.write_parts(at, data.into(), None::<fn(bool)>).await.map(|()| at)
     }
 
     async fn append(&self, data: Arc<[u8]>) -> Result<u64, Errno> {
@@ -174,17 +185,27 @@ impl File {
         &self,
         offset: u64,
         data: impl Into<Arc<[u8]>>,
-        mut told: impl FnMut(bool) + Send + 'static,
+        told: impl FnMut(bool) + Send + 'static,
+    ) -> Result<(), Errno> {
+        self.write_parts(offset, data.into(), Some(told)).await
+    }
+
+    async fn write_parts(
+        &self,
+        offset: u64,
+        data: Arc<[u8]>,
+        mut told: Option<impl FnMut(bool) + Send + 'static>,
     ) -> Result<(), Errno> {
         if !self.options.write {
             return Err(Errno::EBADF);
         }
         self.is_modified.store(true, Ordering::Release);
-        let (caller, file, data) = (self.caller.clone(), (self.number, self.fid()), data.into());
+        let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
         self.file_system
             .counted(Op::Write, move |cx| async move {
                 cx.count_bytes(Op::WriteBytes, data.len() as u64);
-                cx.write_at(&caller, file, (offset, data), &mut told).await
+                let told = told.as_mut().map(|told| told as Told<'_>);
+                cx.write_at(&caller, file, (offset, data), told).await
             })
             .await
     }
@@ -301,7 +322,7 @@ impl Context {
         caller: &Caller,
         file: (OpenKey, Fid),
         range: (u64, u64),
-        told: &mut (dyn FnMut(bool) + Send),
+        told: Option<Told<'_>>,
     ) -> Result<Vec<Part>, Errno> {
         let parts = self.read_at(caller, file, range, told).await?;
         let found: usize = parts.iter().map(Part::len).sum();

@@ -20,6 +20,9 @@ use crate::files::caller::{CAP_SYS_RESOURCE, Caller};
 use crate::files::layout::FileLayout;
 use crate::machine::context::{Acquired, Context};
 
+/// Is told whether locks protect what was found, while they are held.
+pub(crate) type Told<'a> = &'a mut (dyn FnMut(bool) + Send);
+
 /// A file that is used, in the cache.
 pub(super) struct Cached {
     pub(super) fid: Fid,
@@ -56,14 +59,14 @@ impl Context {
 
     /// Reads at most [`Settings::READ_MAX`] bytes of a file: fewer only at its end. One round trip for locks
     /// unless they are held, one for the size at the end of the file, and one for data that are not cached.
-    /// `told` is called once they are found and while all that protects them is still held, with whether it
-    /// all is.
+    /// `told`, if somebody keeps them, is called once they are found and while all that protects them is still
+    /// held, with whether it all is.
     pub(crate) async fn read_at(
         &self,
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
         (offset, len): (u64, u64),
-        told: &mut (dyn FnMut(bool) + Send),
+        mut told: Option<Told<'_>>,
     ) -> Result<Vec<Part>, Errno> {
         let end = offset.saturating_add(len.min(Settings::READ_MAX)).min(i64::MAX as u64);
         if end <= offset {
@@ -74,12 +77,13 @@ impl Context {
         if layout.is_released() {
             return Err(Errno::EOPNOTSUPP);
         }
-        if let Some(bytes) = self.read_inline(fid, &layout, (offset, len), told) {
+        let told_inline = told.as_mut().map(|told| &mut **told as Told<'_>);
+        if let Some(bytes) = self.read_inline(fid, &layout, (offset, len), told_inline) {
             return Ok(vec![Part::Inline(bytes)]);
         }
         let file = self.cached(fid, layout).await?;
         let using = self.use_open(key, fid)?;
-        let before: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
+        let before = told.is_some().then(|| self.all_evictions(&file));
         let held = self.lock_all(&self.pieces(&file, offset..end), LockMode::PR).await?;
         let known = self.known_size(&file);
         // Nobody can cut what is locked; but what is behind it may have grown.
@@ -96,9 +100,8 @@ impl Context {
                 Ok(waiting)
             })
             .await;
-        if parts.is_ok() {
-            let after: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
-            match before == after {
+        if let Some(told) = told.filter(|_| parts.is_ok()) {
+            match before == Some(self.all_evictions(&file)) {
                 true => self.tell(&file, &held, told),
                 false => told(false),
             }
@@ -107,8 +110,13 @@ impl Context {
         parts
     }
 
+    /// Returns how often the targets of a file have evicted this client.
+    fn all_evictions(&self, file: &Cached) -> Vec<Option<u64>> {
+        file.objects.iter().map(|one| self.evictions(one.import)).collect()
+    }
+
     /// Tells whether locks protect data which these do that are held, and the layout.
-    fn tell(&self, file: &Cached, held: &[Acquired], told: &mut (dyn FnMut(bool) + Send)) {
+    fn tell(&self, file: &Cached, held: &[Acquired], told: Told<'_>) {
         let core = self.core();
         let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&file.fid));
         let has_layout = inode.is_some_and(|inode| inode.has_layout(&file.layout));
@@ -138,7 +146,7 @@ impl Context {
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
         (offset, data): (u64, Arc<[u8]>),
-        told: &mut (dyn FnMut(bool) + Send),
+        told: Option<Told<'_>>,
     ) -> Result<(), Errno> {
         let pass = self.share(fid).await;
         let range = range_of(offset, &data)?;
@@ -147,7 +155,7 @@ impl Context {
         let file = self.cached(fid, layout).await?;
         let held = self.lock_all(&self.pieces(&file, range), LockMode::PW).await?;
         let written = self.write_under(caller, key, &file, (offset, data), &held).await;
-        if written.is_ok() {
+        if let Some(told) = told.filter(|_| written.is_ok()) {
             self.tell(&file, &held, told);
         }
         drop((held, pass));
@@ -198,7 +206,7 @@ impl Context {
         self.take_error(key)?;
         self.forget_inline(file.fid);
         let is_privileged = caller.has(CAP_SYS_RESOURCE);
-        let before: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
+        let before = self.all_evictions(file);
         let written = self
             .data_op(|cached, now| {
                 if let Some(file) = cached.files.get_mut(&file.fid) {
@@ -219,7 +227,7 @@ impl Context {
             .await;
         let pieces = self.pieces(file, range);
         self.wrote(&pieces.iter().map(|(object, _)| *object).collect::<Vec<_>>());
-        let after: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
+        let after = self.all_evictions(file);
         // What was locked may not have been at the end.
         let is_lost = before != after && !held.is_empty();
         drop(using);

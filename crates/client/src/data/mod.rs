@@ -13,7 +13,7 @@ mod cut;
 pub(crate) mod drive;
 mod file;
 mod gate;
-mod io;
+pub(crate) mod io;
 mod locks;
 pub(crate) mod object;
 mod read;

@@ -7,6 +7,7 @@ use fulmar_lustre_wire::{Content, Fid, List};
 use fulmar_wire::Order;
 
 use super::layout::FileLayout;
+use crate::data::io::Told;
 use crate::machine::context::Context;
 
 /// Returns the data in the buffer of a reply, if they are all that the file has on the MDT.
@@ -22,13 +23,14 @@ pub(crate) fn whole(buffer: &[u8], size: u64) -> Option<Arc<[u8]>> {
 
 impl Context {
     /// Returns a range of a file whose data came with an open, as long as the lock on them is held. `None` if
-    /// they have to be read. `told` is called while it is held, with whether the layout is protected too.
+    /// they have to be read. `told`, if somebody keeps them, is called while it is
+    /// held, with whether the layout is protected too.
     pub(crate) fn read_inline(
         &self,
         fid: Fid,
         layout: &FileLayout,
         (offset, len): (u64, u64),
-        told: &mut (dyn FnMut(bool) + Send),
+        told: Option<Told<'_>>,
     ) -> Option<Vec<u8>> {
         // Behind them there may be others.
         if layout.objects().next().is_some() {
@@ -39,7 +41,9 @@ impl Context {
         let data = inode.inline.as_ref()?;
         let from = usize::try_from(offset).map_or(data.len(), |from| from.min(data.len()));
         let len = usize::try_from(len).map_or(data.len() - from, |len| len.min(data.len() - from));
-        told(inode.has_layout(layout));
+        if let Some(told) = told {
+            told(inode.has_layout(layout));
+        }
         Some(data[from..from + len].to_vec())
     }
 

@@ -231,7 +231,7 @@ impl Context {
     ) -> Result<u64, Errno> {
         let mut at = 0;
         while at < size {
-            let parts = self.read_at(caller, file, (at, Settings::READ_MAX), &mut |_| ()).await?;
+            let parts = self.read_at(caller, file, (at, Settings::READ_MAX), None).await?;
             let found: usize = parts.iter().map(Part::len).sum();
             if found == 0 {
                 break;

@@ -2,6 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::ldlm::{Disposition, InodeBits, LockMode};
+use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;
 use futures_util::future::join_all;
@@ -11,8 +12,6 @@ use super::inode::is_directory;
 use super::request::{bits, resource};
 use super::shape::{Places, Shape, merged};
 use crate::machine::context::Context;
-
-use fulmar_lustre_wire::mdt::MdtBody;
 
 /// How often an operation begins anew because a directory has got other stripes.
 const TRIES: usize = 8;
