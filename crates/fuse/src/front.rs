@@ -17,8 +17,7 @@ use crate::tasks::Tasks;
 
 /// The most bytes of a write.
 const WRITE_MAX: u32 = 1 << 20;
-/// From how many requests in the background on the kernel reads nothing ahead. It sends more all the same: one that it
-/// held back would keep pages locked, of which nobody knew.
+/// From how many requests in the background on the kernel reads nothing ahead, and sends no more unless it keeps data.
 const BACKGROUND: u16 = 256;
 
 /// `O_APPEND`.
@@ -151,7 +150,7 @@ pub(crate) fn value(reply: fuser::ReplyXattr, bytes: &[u8], room: u32) {
 }
 
 /// Asks the kernel for what it can do.
-pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
+pub(crate) fn configure(config: &mut KernelConfig, options: &Options) {
     let mut wanted = vec![
         InitFlags::FUSE_POSIX_ACL,
         InitFlags::FUSE_DONT_MASK,
@@ -163,7 +162,7 @@ pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
         // What a symbolic link points to never changes.
         InitFlags::FUSE_CACHE_SYMLINKS,
     ];
-    if locks != FileLocks::Local {
+    if options.locks != FileLocks::Local {
         wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
     }
     for flag in wanted {
@@ -171,7 +170,8 @@ pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
         let _ = config.add_capabilities(flag);
     }
     let _ = config.set_max_write(WRITE_MAX);
-    let _ = config.set_max_background(u16::MAX);
+    // A request that fills pages and is held back would keep them locked, and nobody knew of it.
+    let _ = config.set_max_background(if options.data_cache { u16::MAX } else { BACKGROUND });
     let _ = config.set_congestion_threshold(BACKGROUND);
     let _ = config.set_time_granularity(Duration::from_secs(1));
 }

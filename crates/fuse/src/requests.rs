@@ -32,7 +32,7 @@ pub(crate) const COPIED_MAX: u32 = 64 << 10;
 
 impl Filesystem for Front {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        configure(config, self.state.options.locks);
+        configure(config, &self.state.options);
         Ok(())
     }
 
