@@ -156,3 +156,10 @@ impl Context {
         }
     }
 }
+
+/// Parses the words of a command, its name first, for tests.
+#[cfg(test)]
+pub(crate) fn parsed<T: Args>(line: &str) -> Result<T, clap::Error> {
+    let command = T::augment_args(clap::Command::new("test"));
+    T::from_arg_matches(&command.try_get_matches_from(line.split_whitespace())?)
+}

@@ -257,18 +257,11 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::context::parsed;
 
     fn args(words: &str) -> Args {
-        Line::try_parse_from(format!("trace {words}").split_whitespace()).unwrap().args
+        parsed(&format!("trace {words}")).unwrap()
     }
 
     fn entry(operation: &str, millis: u64) -> TraceEntry {

@@ -166,18 +166,11 @@ pub(crate) fn main(args: Args) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::context::parsed;
 
     fn read(line: &str) -> Args {
-        Line::try_parse_from(line.split_whitespace()).unwrap().args
+        parsed(line).unwrap()
     }
 
     #[test]
@@ -216,7 +209,7 @@ mod tests {
             ("doctor a --udp-rate 500G", "between 1 kbit/s and 400 Gbit/s"),
             ("doctor a --time 600", "1..=60"),
         ] {
-            let error = Line::try_parse_from(line.split_whitespace()).unwrap_err().to_string();
+            let error = parsed::<Args>(line).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

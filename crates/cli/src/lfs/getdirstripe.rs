@@ -11,8 +11,8 @@ use fulmar_wire::Order;
 
 use super::ReachArgs;
 use super::mkdir::HASHES;
-use super::place::{At, Kind, Place};
-use crate::context::{Status, complain, print};
+use super::place::{At, Kind, Place, print_each};
+use crate::context::Status;
 
 /// Print the stripes of directories, and on which MDTs they are
 #[derive(Debug, clap::Args)]
@@ -48,25 +48,9 @@ struct Show {
 
 /// Prints the stripes of directories.
 pub(super) fn run(args: &Args) -> Status {
-    let mut status = 0;
-    for place in &args.places {
-        let at = match place.reach("lfs getdirstripe", &args.reach) {
-            Ok(at) => at,
-            Err(status) => return status,
-        };
-        let mut report = |path: &Path, shown: Result<String, Errno>| match shown {
-            Ok(text) => {
-                print(&text);
-            }
-            Err(errno) => {
-                complain(&format!("fulmar lfs getdirstripe: {}: {errno}\n", path.display()));
-                status = Status::try_from(errno.0.unsigned_abs()).unwrap_or(1);
-            }
-        };
-        args.show.walk(&at, at.path(), &mut report);
-        at.leave();
-    }
-    status
+    print_each(("getdirstripe", &args.reach), &args.places, |at, report| {
+        args.show.walk(at, at.path(), report);
+    })
 }
 
 impl Show {

@@ -13,8 +13,8 @@ use fulmar_lustre_wire::ost::OstId;
 use fulmar_wire::Order;
 
 use super::ReachArgs;
-use super::place::{At, Kind, Place};
-use crate::context::{Status, complain, print};
+use super::place::{At, Kind, Place, print_each};
+use crate::context::Status;
 
 /// Print the layouts of files, and those that new files of directories get
 ///
@@ -55,25 +55,9 @@ struct Show {
 
 /// Prints layouts.
 pub(super) fn run(args: &Args) -> Status {
-    let mut status = 0;
-    for place in &args.places {
-        let at = match place.reach("lfs getstripe", &args.reach) {
-            Ok(at) => at,
-            Err(status) => return status,
-        };
-        let mut report = |path: &Path, shown: Result<String, Errno>| match shown {
-            Ok(text) => {
-                print(&text);
-            }
-            Err(errno) => {
-                complain(&format!("fulmar lfs getstripe: {}: {errno}\n", path.display()));
-                status = Status::try_from(errno.0.unsigned_abs()).unwrap_or(1);
-            }
-        };
-        args.show.walk(&at, at.path(), 0, &mut report);
-        at.leave();
-    }
-    status
+    print_each(("getstripe", &args.reach), &args.places, |at, report| {
+        args.show.walk(at, at.path(), 0, report);
+    })
 }
 
 impl At {

@@ -184,20 +184,13 @@ pub(super) fn run(args: &Args) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use fulmar_lustre_wire::layout::LayoutMagic;
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::context::parsed;
 
     fn parse(line: &str) -> Result<Args, String> {
-        let words = std::iter::once("mkdir").chain(line.split(' '));
-        Line::try_parse_from(words).map(|line| line.args).map_err(|error| error.to_string())
+        parsed(&format!("mkdir {line}")).map_err(|error| error.to_string())
     }
 
     fn layout(line: &str) -> Option<LmvUserMd> {

@@ -5,8 +5,8 @@ use fulmar_client::special;
 use fulmar_lustre_wire::Fid;
 
 use super::ReachArgs;
-use super::place::{At, Place};
-use crate::context::{Status, complain, print};
+use super::place::{At, Place, print_each, tell};
+use crate::context::Status;
 
 /// Print the FIDs of files
 #[derive(Debug, clap::Args)]
@@ -35,23 +35,17 @@ pub(super) struct Fid2PathArgs {
 
 /// Prints FIDs.
 pub(super) fn path2fid(args: &Path2FidArgs) -> Status {
-    let mut status = 0;
-    for place in &args.places {
-        let at = match place.reach("lfs path2fid", &args.reach) {
-            Ok(at) => at,
-            Err(status) => return status,
-        };
-        let shown = match at.attribute(at.path(), special::FID) {
-            Ok(fid) if args.places.len() > 1 => {
-                Ok(format!("{}: {}\n", at.path().display(), String::from_utf8_lossy(&fid)))
+    print_each(("path2fid", &args.reach), &args.places, |at, report| {
+        let fid = at.attribute(at.path(), special::FID);
+        let shown = fid.map(|fid| {
+            let fid = String::from_utf8_lossy(&fid);
+            match args.places.len() > 1 {
+                true => format!("{}: {fid}\n", at.path().display()),
+                false => format!("{fid}\n"),
             }
-            Ok(fid) => Ok(format!("{}\n", String::from_utf8_lossy(&fid))),
-            Err(errno) => Err(errno),
-        };
-        status = tell("path2fid", &at.path().display().to_string(), shown).max(status);
-        at.leave();
-    }
-    status
+        });
+        report(at.path(), shown);
+    })
 }
 
 /// Prints paths.
@@ -62,7 +56,9 @@ pub(super) fn fid2path(args: &Fid2PathArgs) -> Status {
     };
     let mut status = 0;
     for fid in &args.fids {
-        status = tell("fid2path", &fid.to_string(), paths(&at, *fid)).max(status);
+        if let Err(failed) = tell("fid2path", fid, paths(&at, *fid)) {
+            status = failed;
+        }
     }
     at.leave();
     status
@@ -75,18 +71,4 @@ fn paths(at: &At, fid: Fid) -> Result<String, Errno> {
     let line = |path: &[u8]| format!("{}\n", String::from_utf8_lossy(&path[..path.len() - 1]));
     // The root has an empty path.
     Ok(paths.map(line).map(|line| if line == "\n" { "/\n".to_owned() } else { line }).collect())
-}
-
-/// Prints a result, or why there is none.
-fn tell(command: &str, of: &str, shown: Result<String, Errno>) -> Status {
-    match shown {
-        Ok(text) => {
-            print(&text);
-            0
-        }
-        Err(errno) => {
-            complain(&format!("fulmar lfs {command}: {of}: {errno}\n"));
-            Status::try_from(errno.0.unsigned_abs()).unwrap_or(1)
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! permissions count.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use fulmar_lustre_wire::Fid;
 use rustix::fs as calls;
 
 use super::ReachArgs;
-use crate::context::Status;
+use crate::context::{Status, complain, print};
 use crate::mounts::{self, errno};
 
 /// The permissions of a file that is made for its layout.
@@ -41,6 +42,50 @@ impl FromStr for Place {
                 Err(format!("{text}: {error}"))
             }
             Err(_) => Ok(Self::Mounted(PathBuf::from(text))),
+        }
+    }
+}
+
+/// Goes to each place for `lfs COMMAND`, and prints what `show` reports of it. Returns the error that came last, as
+/// the exit status.
+pub(super) fn print_each(
+    (command, reach): (&str, &ReachArgs),
+    places: &[Place],
+    mut show: impl FnMut(&At, &mut dyn FnMut(&Path, Result<String, Errno>)),
+) -> Status {
+    let mut status = 0;
+    for place in places {
+        let at = match place.reach(&format!("lfs {command}"), reach) {
+            Ok(at) => at,
+            Err(status) => return status,
+        };
+        show(&at, &mut |path, shown| {
+            if let Err(failed) = tell(command, &path.display(), shown) {
+                status = failed;
+            }
+        });
+        at.leave();
+    }
+    status
+}
+
+/// Prints a result.
+///
+/// # Errors
+/// The exit status, if there is none, after it was told why.
+pub(super) fn tell(
+    command: &str,
+    of: &dyn fmt::Display,
+    shown: Result<String, Errno>,
+) -> Result<(), Status> {
+    match shown {
+        Ok(text) => {
+            print(&text);
+            Ok(())
+        }
+        Err(errno) => {
+            complain(&format!("fulmar lfs {command}: {of}: {errno}\n"));
+            Err(Status::try_from(errno.0.unsigned_abs()).unwrap_or(1))
         }
     }
 }

@@ -278,18 +278,11 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::context::parsed;
 
     fn args(words: &str) -> Args {
-        Line::try_parse_from(format!("quota {words}").split_whitespace()).unwrap().args
+        parsed(&format!("quota {words}")).unwrap()
     }
 
     fn quota(space: u64, files: u64, limits: QuotaLimits) -> Quota {

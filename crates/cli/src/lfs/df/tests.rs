@@ -163,14 +163,8 @@ fn programs_get_numbers() {
 
 #[test]
 fn targets_are_selected_by_kind_and_index() {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
     let selected = |options: &str| {
-        let words = ["df", "10.0.0.1@tcp:/lv"].into_iter().chain(options.split_whitespace());
-        let args = <Line as clap::Parser>::try_parse_from(words).unwrap().args;
+        let args: Args = crate::context::parsed(&format!("df 10.0.0.1@tcp:/lv {options}")).unwrap();
         let all = [(TargetKind::Mdt, 0), (TargetKind::Ost, 0), (TargetKind::Ost, 1)];
         all.map(|(kind, index)| if args.wants(kind, index) { '1' } else { '0' }).iter().collect()
     };
