@@ -55,7 +55,6 @@ impl fmt::Display for Notice {
             Self::Routing { state } => f.write_str(match state {
                 RoutingState::Disabled => "no longer forwards messages",
                 RoutingState::Enabled => "forwards messages",
-                RoutingState::Starting => "forwards messages, and will soon notify its peers",
                 RoutingState::Stopping => "will soon stop forwarding: peers are being notified",
                 RoutingState::Draining => {
                     "directs its peers to other routers, and stops when messages in transit are forwarded"

@@ -268,16 +268,14 @@ pub enum RoutingState {
     Enabled,
     /// They are forwarded, and peers are notified that they soon will not be.
     Stopping,
-    /// They are forwarded, and peers are not notified yet.
-    Starting,
     /// Like stopping, but at once: peers are notified by pushes, messages in transit are forwarded.
     Draining,
 }
 
 impl RoutingState {
-    /// Returns whether routing is enabled or starting.
+    /// Returns whether routing is enabled.
     pub fn is_on(self) -> bool {
-        matches!(self, Self::Enabled | Self::Starting)
+        self == Self::Enabled
     }
 }
 
@@ -287,7 +285,6 @@ impl fmt::Display for RoutingState {
             Self::Disabled => "disabled",
             Self::Enabled => "enabled",
             Self::Stopping => "stopping",
-            Self::Starting => "starting",
             Self::Draining => "draining",
         })
     }

@@ -2,9 +2,14 @@
 //! Spec: lnet-behaviour §8.5, §8.7.
 //!
 //! ```text
-//! Disabled -> Starting -> Enabled -> Stopping -> Disabled
-//!                      any of them -> Draining -> Disabled
+//! Disabled -> Enabled -> Stopping -> Disabled
+//!          any of them -> Draining -> Disabled
 //! ```
+//!
+//! A kernel node of 2.17 is in a state Starting for 110 s before it advertises that it forwards. Here
+//! messages are forwarded from the moment of the switch, and buffers are made as they are needed, so
+//! peers are told at once. Nobody loses a message by that: a node takes what comes through a router
+//! that it has a route by, whether it knows already that this router forwards or not.
 
 use std::time::Duration;
 
@@ -80,13 +85,16 @@ impl Routing {
     ) -> Result<Option<Step>, Errno> {
         use RoutingState as S;
         let (state, pause) = match (forwarding, self.state) {
-            (Forwarding::Enable, S::Enabled | S::Starting)
+            (Forwarding::Enable, S::Enabled)
             | (Forwarding::Disable | Forwarding::Drain, S::Disabled)
             | (Forwarding::Disable, S::Stopping | S::Draining)
             | (Forwarding::Drain, S::Draining) => return Ok(None),
             (Forwarding::Enable, S::Stopping) => return Err(Errno::EBUSY),
-            (Forwarding::Enable, S::Disabled | S::Draining) => (S::Starting, self.notice_period()),
-            (Forwarding::Disable, S::Enabled | S::Starting) => (S::Stopping, self.notice_period()),
+            (Forwarding::Enable, S::Disabled | S::Draining) => {
+                self.timers.clear(Timer::Forwarding);
+                return Ok(Some(self.enter(now, S::Enabled, true)));
+            }
+            (Forwarding::Disable, S::Enabled) => (S::Stopping, self.notice_period()),
             (Forwarding::Drain, _) => (S::Draining, TICK),
         };
         let step = self.enter(now, state, state == S::Draining);
@@ -100,7 +108,6 @@ impl Routing {
     /// Goes on with a change of the state.
     pub(crate) fn forwarding_due(&mut self, now: Time) -> Option<Step> {
         match self.state {
-            RoutingState::Starting => Some(self.enter(now, RoutingState::Enabled, true)),
             RoutingState::Stopping => Some(self.enter(now, RoutingState::Disabled, false)),
             RoutingState::Draining => {
                 let busy = self.pools.iter().any(|pool| !pool.is_idle());
@@ -139,7 +146,7 @@ impl Routing {
         (self.config.alive_router_check_interval > 0).then(|| self.notice_period())
     }
 
-    /// Returns how long peers are given to notice that a router comes or goes.
+    /// Returns how long peers are given to notice that a router goes.
     fn notice_period(&self) -> Duration {
         let RoutingConfig { alive_router_check_interval, router_ping_timeout, .. } = self.config;
         Duration::from_secs(u64::from(alive_router_check_interval) + u64::from(router_ping_timeout))

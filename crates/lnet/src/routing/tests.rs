@@ -84,10 +84,10 @@ fn a_route_is_used_while_its_gateway_answers_forwards_and_has_the_network() {
 fn forwarding_is_switched_on_and_off_in_steps() {
     let mut routing = routing();
     let step = routing.switch(Time::ZERO, Forwarding::Enable).unwrap().unwrap();
-    assert_eq!((step.state, step.opened, step.advertised), (RoutingState::Starting, true, false));
+    let enabled = Step { state: RoutingState::Enabled, opened: true, advertised: true, push: true };
+    assert_eq!(step, enabled);
     assert_eq!(routing.switch(Time::ZERO, Forwarding::Enable), Ok(None));
-    let step = routing.forwarding_due(Time::from_secs(110)).unwrap();
-    assert_eq!((step.state, step.advertised, step.push), (RoutingState::Enabled, true, true));
+    assert_eq!(routing.forwarding_due(Time::from_secs(110)), None);
     let step = routing.switch(Time::from_secs(200), Forwarding::Disable).unwrap().unwrap();
     assert_eq!((step.state, step.opened, step.advertised), (RoutingState::Stopping, false, true));
     assert_eq!(routing.switch(Time::from_secs(200), Forwarding::Enable), Err(Errno::EBUSY));

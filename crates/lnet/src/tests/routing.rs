@@ -414,15 +414,21 @@ fn a_message_for_loopback_breaks_the_protocol() {
 }
 
 #[test]
-fn a_router_that_is_switched_on_tells_so_when_peers_have_had_time() {
+fn a_router_that_is_switched_on_tells_so_at_once() {
     let mut s = Script::with(&[ni(tcp(1)), ni(tcp1(1))]);
     assert!(s.lnet.ping_info().features.has(Features::RTE_DISABLED));
+    s.lnet.discover(s.now, tcp(4), false);
+    let ping = s.sent_one();
+    s.answer_ping(&ping, &bytes(&info(1, &[tcp(4)])));
+    let push = s.sent_one();
+    s.answer_push(&push);
+    s.drain();
     s.lnet.set_forwarding(s.now, Forwarding::Enable).unwrap();
-    assert_eq!(s.lnet.routing().state, RoutingState::Starting);
-    s.wait(109);
-    assert!(s.lnet.ping_info().features.has(Features::RTE_DISABLED));
-    s.wait(1);
+    assert_eq!(s.lnet.routing().state, RoutingState::Enabled);
     assert!(!s.lnet.ping_info().features.has(Features::RTE_DISABLED));
+    let push = s.sent_one();
+    assert_eq!(push.next_hop, tcp(4), "which uses this router now");
+    s.answer_push(&push);
     s.lnet.set_forwarding(s.now, Forwarding::Disable).unwrap();
     assert_eq!(s.lnet.routing().state, RoutingState::Stopping);
     assert!(s.lnet.ping_info().features.has(Features::RTE_DISABLED));

@@ -209,7 +209,7 @@ impl Routers {
         let Some(node) = world.node(host) else { return Ok(()) };
         let routing = node.lnet().routing();
         match routing.state {
-            RoutingState::Enabled | RoutingState::Starting => {
+            RoutingState::Enabled => {
                 self.closed.remove(&host);
             }
             _ => drop(self.closed.entry(host).or_insert(world.now())),

@@ -40,7 +40,7 @@ fn router() -> Routing {
         latency: route().latency,
     };
     Routing {
-        state: RoutingState::Starting,
+        state: RoutingState::Enabled,
         pools: [pool(0, 512, 510), pool(1, 4096, 4093), pool(256, 256, -3)],
         transits: vec![transit],
     }
@@ -84,7 +84,7 @@ fn the_pools_of_a_router_have_the_format_of_the_tools() {
         assert_eq!(routing_show(&router(), 0).to_yaml(dialect), wanted);
     }
     let more = routing_show(&router(), 1).to_yaml(Dialect::Netlink);
-    assert!(more.contains("    - enable: 1\n      state: starting\n"), "{more}");
+    assert!(more.contains("    - enable: 1\n      state: enabled\n"), "{more}");
     assert!(more.contains("              allocated: 3\n") && !more.contains("transits"), "{more}");
     let all = routing_show(&router(), 4).to_yaml(Dialect::Netlink);
     let transits = "transits:\n    - from: tcp\n      to: tcp1\n      route_count: 5\n      \
@@ -101,7 +101,7 @@ fn the_pools_of_a_router_have_the_format_of_the_tools() {
 fn tables_of_routes_have_the_columns_of_the_kernel() {
     assert_eq!(
         tables::routes(&router(), &[route(), Route { hops: None, up: false, ..route() }]),
-        "Routing starting\nnet      hops priority   state router\n\
+        "Routing enabled\nnet      hops priority   state router\n\
          tcp8        1        2      up 10.99.0.55@tcp\n\
          tcp8       -1        2    down 10.99.0.55@tcp\n"
     );
