@@ -90,9 +90,11 @@ pub(super) fn follow(facts: &Facts, share: f64, credits: f64) -> f64 {
         count: 0,
         rpcs: vec![Rpc::default(); rpcs as usize],
     };
-    let seconds = queue.run() as f64 * 1e-9;
-    let done = facts.customers() * f64::from(ROUNDS) * rpc_bytes.max(1) as f64;
-    done / seconds.max(1e-9) * f64::from(facts.ways)
+    let (rounds, nanoseconds) = queue.run();
+    // Of RPCs that are not a whole number for each sender, the nearest number was followed.
+    let rounds = rounds as f64 * facts.customers() / rpcs;
+    let done = rounds * rpc_bytes.max(1) as f64;
+    done / (nanoseconds as f64 * 1e-9).max(1e-9) * f64::from(facts.ways)
 }
 
 /// Returns the rate of a convoy that is longer than a round trip: all bulk, then an idle round
@@ -106,12 +108,13 @@ fn long_convoy(facts: &Facts, share: f64, credits: f64) -> f64 {
 }
 
 impl Queue {
-    /// Returns the duration of the rounds of the first RPC.
-    fn run(&mut self) -> u64 {
+    /// Returns the rounds of all RPCs during some rounds of the first one, and how long these take. RPCs
+    /// overtake each other, so that the others may have more rounds or fewer.
+    fn run(&mut self) -> (u64, u64) {
         for rpc in 0..self.rpcs.len() {
             self.at(0, Event::Bulk, rpc);
         }
-        let mut began = 0;
+        let (mut rounds, mut began, mut before) = (0, 0, 0);
         while let Some(Reverse((time, _, event, rpc))) = self.events.pop() {
             self.now = time;
             match event {
@@ -119,12 +122,13 @@ impl Queue {
                 Event::Moved => self.moved(rpc),
                 Event::Bulk => {
                     match self.rpcs[rpc].rounds {
-                        ROUNDS_BEFORE if rpc == 0 => began = time,
-                        rounds if rpc == 0 && rounds == ROUNDS_BEFORE + ROUNDS => {
-                            return time - began;
+                        ROUNDS_BEFORE if rpc == 0 => (began, before) = (time, rounds),
+                        of_first if rpc == 0 && of_first == ROUNDS_BEFORE + ROUNDS => {
+                            return (rounds - before, time - began);
                         }
                         _ => {}
                     }
+                    rounds += 1;
                     self.rpcs[rpc].rounds += 1;
                     self.rpcs[rpc].moving = self.messages;
                     self.waiting.extend((0..self.messages).map(|_| Waiting::Bulk(rpc)));
