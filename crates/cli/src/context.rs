@@ -30,10 +30,13 @@ impl NodeArgs {
     }
 
     pub(crate) fn client(&self) -> Client {
-        match &self.control {
-            Some(path) => Client::new(path),
-            None => Client::at_default(),
-        }
+        self.control.as_ref().map_or_else(Client::at_default, Client::new)
+    }
+
+    /// As [`Self::client`]; without an option also of the only node that runs here, whatever its
+    /// socket. For commands that change nothing.
+    pub(crate) fn client_of_running(&self) -> Client {
+        self.control.as_ref().map_or_else(Client::of_running, Client::new)
     }
 }
 

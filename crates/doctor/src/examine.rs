@@ -9,7 +9,7 @@ use fulmar_lnet_wire::{Net, Nid};
 use crate::evidence::{self, Host, LnetResult, PortOutcome};
 use crate::finding::{Check, Checked, Finding, Level, Measured, Needs, Place, Report, Target};
 use crate::judge::{self, Lines, PathNeed};
-use crate::measure::{self, Direction, Load};
+use crate::measure::{self, Direction, Load, MtuResult};
 use crate::remote::{self, Examiner, RemoteError};
 
 /// What to examine, and how.
@@ -23,7 +23,7 @@ pub struct Options {
     pub port: u16,
     /// The TCP port of LNet on the remote host.
     pub lnet_port: u16,
-    /// The control socket of the local node; `None` for the default one.
+    /// The control socket of the local node; `None` for the one that runs.
     pub control: Option<PathBuf>,
     /// Which checks to run.
     pub checks: Vec<Check>,
@@ -165,7 +165,8 @@ impl<'a> Examination<'a> {
             };
             return;
         };
-        let needed = self.options.checks.iter().any(|check| check.needs() != Needs::Host);
+        let wants = |check: &Check| *check == Check::Mtu || check.needs() != Needs::Host;
+        let needed = self.options.checks.iter().any(wants);
         let at = SocketAddr::new(target.address, self.options.port);
         if !needed {
             return;
@@ -201,7 +202,10 @@ impl<'a> Examination<'a> {
     fn missing_part(&self, check: Check) -> Option<String> {
         let missing = self.options.target.is_some() && self.remote.is_none();
         let local_only = check.needs() == Needs::Nothing && check != Check::Names;
-        (missing && local_only).then(|| format!("the remote host: {}", self.no_server))
+        match check {
+            Check::Mtu if missing => Some(format!("the way back: {}", self.no_server)),
+            _ => (missing && local_only).then(|| format!("the remote host: {}", self.no_server)),
+        }
     }
 
     fn check(&mut self, check: Check) -> Result<Vec<Finding>, String> {
@@ -326,10 +330,21 @@ impl<'a> Examination<'a> {
         let of = |host: Option<&Host>| host.and_then(Host::path_device).map(|device| device.mtu);
         let local = of(Some(&self.local)).unwrap_or(1500);
         let remote = of(self.remote.as_ref()).unwrap_or(local);
-        let seen = self.with_server(|examiner| measure::mtu(examiner, local, remote))?;
+        let seen = match self.examiner {
+            Some(_) => self.with_server(|examiner| measure::mtu(examiner, local, remote))?,
+            None => self.mtu_by_icmp(local)?,
+        };
         self.measured.mtu = Some(seen);
         let device = self.local.device.as_deref().unwrap_or("DEV");
         Ok(judge::mtu(&seen, device, self.local.tcp.mtu_probing.unwrap_or(0)))
+    }
+
+    /// Measures towards a host without a server, which answers ICMP echoes.
+    fn mtu_by_icmp(&self, local: u32) -> Result<MtuResult, String> {
+        let to = self.at(self.options.port)?;
+        let from = self.options.bind.map_or_else(|| measure::local_address(to), Ok)?;
+        measure::mtu_by_icmp(from, to, local)
+            .map_err(|error| format!("cannot send ICMP echoes ({error}), and {}", self.no_server))
     }
 
     fn udp(&mut self) -> Result<Vec<Finding>, String> {

@@ -168,8 +168,8 @@ impl Check {
     /// Returns what it needs of the remote host.
     pub fn needs(self) -> Needs {
         match self {
-            Self::Port | Self::Lnet => Needs::Host,
-            Self::Mtu | Self::Udp | Self::Tcp | Self::Latency => Needs::Server,
+            Self::Port | Self::Lnet | Self::Mtu => Needs::Host,
+            Self::Udp | Self::Tcp | Self::Latency => Needs::Server,
             _ => Needs::Nothing,
         }
     }

@@ -18,6 +18,7 @@ use crate::lab::{LstReport, Settings, not_run};
 pub fn as_printed(sites: &Sites, advice: &Advice) -> Result<f64, String> {
     let names = Names {
         net: "tcp".into(),
+        has_queues: false,
         interface: DEVICE.into(),
         clients: format!("{}@tcp", LINK_IPS[0]),
         servers: format!("{}@tcp", LINK_IPS[1]),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::advice::Site;
-use crate::advice::plan::{Congestion, connections, under_way, usual};
+use crate::advice::plan::{Congestion, by_speed, connections, under_way, usual};
 use crate::model::{
     Direction, Hold, Kind, Load, MESSAGE_BYTES_MAX, Path, Prediction, Settings, predict,
 };
@@ -15,6 +15,9 @@ use crate::model::{
 pub struct Present {
     /// The texts of the values.
     pub values: BTreeMap<String, String>,
+    /// The speed of the device in bits per second, by which LNet chooses the number of connections;
+    /// `None` if it tells none, or nothing was read.
+    pub device_bits: Option<u64>,
 }
 
 impl Present {
@@ -46,10 +49,10 @@ impl Present {
             _ => Congestion::Cubic,
         };
         let peer_credits = self.number("peer_credits", usual::PEER_CREDITS);
-        let by_speed = connections(&Site { connections: None, ..*site });
-        let bulk_connections = match self.number("conns_per_peer", 0) {
-            0 => by_speed,
-            given => given,
+        let bulk_connections = match (self.number("conns_per_peer", 0), self.device_bits) {
+            (0, Some(bits)) => by_speed(bits),
+            (0, None) => connections(&Site { connections: None, ..*site }),
+            (given, _) => given,
         };
         let cache = match (site.kind, site.direction) {
             (Kind::Selftest, _) => None,

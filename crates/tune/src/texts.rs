@@ -15,6 +15,8 @@ pub struct Names {
     pub net: String,
     /// The network device, such as `eth0`.
     pub interface: String,
+    /// Whether the device has several transmit queues, each with a queueing discipline of its own.
+    pub has_queues: bool,
     /// NIDs of the clients, for `lst run --from`.
     pub clients: String,
     /// NIDs of the servers.
@@ -25,7 +27,7 @@ impl Default for Names {
     fn default() -> Self {
         let [net, interface, clients, servers] =
             ["tcp", "eth0", "CLIENTS", "SERVERS"].map(str::to_owned);
-        Self { net, interface, clients, servers }
+        Self { net, interface, has_queues: false, clients, servers }
     }
 }
 
@@ -148,6 +150,12 @@ fn modprobe(advice: &Advice, names: &Names) -> String {
     format!("{routers}{lnet}\n{socklnd}\n")
 }
 
+/// How to change a kernel node that has a mount.
+const MOUNTED: &str = "\
+# A node with a file system mounted keeps its network: first umount -a -t lustre, at last mount -a -t lustre.
+# The same with modprobe.d: umount -a -t lustre && lustre_rmmod && mount -a -t lustre
+";
+
 fn lnetctl(advice: &Advice, names: &Names) -> String {
     let plan = &advice.plan;
     let Names { net, interface, .. } = names;
@@ -160,7 +168,12 @@ fn lnetctl(advice: &Advice, names: &Names) -> String {
         true => format!(" --peer-buffer-credits {}", plan.peer_buffer_credits),
         false => String::new(),
     };
-    let mut text = format!(
+    let mut text = match advice.site.whose {
+        Whose::Fulmar => String::new(),
+        Whose::Kernel => MOUNTED.to_owned(),
+    };
+    let _ = write!(
+        text,
         "{tool} net del --net {net}\n{tool} net add --net {net} --if {interface} --peer-credits {} \
          --credits {}{router_credits} --conns-per-peer {}\n",
         plan.peer_credits, plan.credits, plan.conns_per_peer
@@ -206,9 +219,13 @@ fn sysctl(advice: &Advice) -> String {
 fn device(advice: &Advice, names: &Names) -> String {
     let device = &names.interface;
     let (mtu, queue) = (advice.site.mtu, advice.plan.tx_queue);
+    // mq gives each queue one of the kind default_qdisc; a single fq for all would be a bottleneck.
+    let root = if names.has_queues { "mq" } else { "fq" };
+    let after =
+        if names.has_queues { "# after sysctl --system, for an fq of each queue\n" } else { "" };
     format!(
         "ip link set dev {device} mtu {mtu} txqueuelen {queue}\n\
-         tc qdisc replace dev {device} root fq\n"
+         {after}tc qdisc replace dev {device} root {root}\n"
     )
 }
 

@@ -130,7 +130,8 @@ const CHECKS: &str = "Checks:
   names       forward and reverse resolution of the host name, and /etc/hosts
   port        TCP port 988: open, closed, or dropped by a firewall
   lnet        hello and ping of LNet: NIDs, versions, features
-  mtu *       the largest unfragmented packet in both directions; black holes
+  mtu         the largest unfragmented packet in both directions; black holes. Without \"doctor
+              serve\" there, only towards the remote host, by ICMP echoes
   udp *       loss, order and jitter at --udp-rate
   tcp *       throughput of one and of several connections in both directions; the bottleneck;
               latency of small packets under load

@@ -21,6 +21,8 @@ pub(super) struct Host {
     pub(super) device: Option<String>,
     /// Memory in bytes.
     pub(super) memory: Option<u64>,
+    /// Transmit queues of the device.
+    pub(super) queues: usize,
     /// Source of the LNet settings, for display.
     pub(super) lnet: String,
 }
@@ -83,6 +85,8 @@ impl Host {
             let directory = root.join("sys/class/net").join(device);
             host.take("mtu", directory.join("mtu"));
             host.take("txqueuelen", directory.join("tx_queue_len"));
+            host.present.device_bits = speed(&directory);
+            host.queues = queues(&directory);
         }
         host
     }
@@ -123,7 +127,7 @@ impl Host {
 
     /// Reads the first interface of a running Fulmar node.
     fn node(&mut self, which: &NodeArgs) {
-        let client = which.client();
+        let client = which.client_of_running();
         let nets = client.call(&NetShow::default()).unwrap_or_default();
         let real = nets.iter().filter(|net| net.net != Net::LOOPBACK).flat_map(|net| &net.nis);
         let Some(ni) = real.into_iter().next() else {
@@ -149,6 +153,19 @@ impl Host {
             }
         }
     }
+}
+
+/// Returns the speed of a device in bits per second, as LNet finds it. Some virtual devices tell -1.
+fn speed(directory: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(directory.join("speed")).ok()?;
+    let megabits = text.trim().parse::<u64>().ok().filter(|megabits| *megabits > 0)?;
+    megabits.checked_mul(1_000_000)
+}
+
+/// Returns the number of transmit queues of a device.
+fn queues(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory.join("queues")).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("tx-")).count()
 }
 
 /// Returns the device of the default route, else the first that is up and not loopback.

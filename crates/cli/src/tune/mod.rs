@@ -189,6 +189,7 @@ fn run(args: &Args) -> Result<u8, Refusal> {
     let names = Names {
         net: args.net.to_string(),
         interface: device.unwrap_or(usual.interface.clone()),
+        has_queues: host.as_ref().is_some_and(|host| host.queues > 1),
         ..usual
     };
     let text = match args.format.language() {

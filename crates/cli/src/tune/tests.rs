@@ -71,6 +71,10 @@ fn host_settings_are_read_from_files() {
     root.file("proc/meminfo", "MemTotal:       65536 kB\nMemFree: 1 kB\n");
     root.file("proc/net/route", "Iface\tDestination\neth1\t0000000A\t0\nens5\t00000000\t0\n");
     root.file("sys/class/net/ens5/mtu", "1500\n");
+    root.file("sys/class/net/ens5/speed", "100000\n");
+    root.file("sys/class/net/ens5/queues/tx-0/xps_cpus", "1\n");
+    root.file("sys/class/net/ens5/queues/tx-1/xps_cpus", "2\n");
+    root.file("sys/class/net/ens5/queues/rx-0/rps_cpus", "2\n");
     root.file("sys/module/ksocklnd/parameters/peer_credits", "16\n");
     let mut host = Host::of_files(&root.0, None);
     host.modules(&root.0.join("sys/module"));
@@ -78,6 +82,7 @@ fn host_settings_are_read_from_files() {
     assert_eq!(host.device.as_deref(), Some("ens5"));
     assert_eq!((host.memory, host.present.get("mtu")), (Some(64 << 20), Some("1500")));
     assert_eq!(host.present.get("peer_credits"), Some("16"));
+    assert_eq!((host.present.device_bits, host.queues), (Some(100_000_000_000), 2));
     let advice = advice(&["--for", "kernel"]);
     let text = report::text(&advice, Some(&host), &Names::default());
     let expected =
@@ -93,7 +98,26 @@ fn a_host_without_settings_gets_defaults() {
     let mut host = Host::of_files(&root.0, Some("eth9"));
     host.modules(&root.0.join("sys/module"));
     assert!(host.present.values.is_empty());
+    assert_eq!((host.present.device_bits, host.queues), (None, 0));
     assert_eq!(host.lnet, "defaults: the kernel's LNet is not loaded here");
+}
+
+#[test]
+fn each_queue_of_a_device_gets_a_discipline_of_its_own() {
+    let device = |has_queues| {
+        let names = Names { has_queues, ..Names::default() };
+        only(&advice(&[]), &names, Language::Device).unwrap()
+    };
+    assert!(device(false).ends_with("tc qdisc replace dev eth0 root fq\n"));
+    assert!(device(true).ends_with("tc qdisc replace dev eth0 root mq\n"));
+}
+
+#[test]
+fn a_kernel_node_with_a_mount_is_told_how_to_change() {
+    let lnetctl =
+        |whose| only(&advice(&["--for", whose]), &Names::default(), Language::Lnetctl).unwrap();
+    assert!(lnetctl("kernel").contains("umount -a -t lustre && lustre_rmmod"));
+    assert!(!lnetctl("fulmar").contains("umount"));
 }
 
 #[test]

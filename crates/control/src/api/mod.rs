@@ -10,6 +10,7 @@ mod metrics;
 mod operations;
 mod places;
 mod routing;
+mod running;
 mod server;
 
 #[cfg(test)]

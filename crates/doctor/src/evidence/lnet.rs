@@ -71,9 +71,9 @@ impl LnetAnswer {
     }
 }
 
-/// Returns a client of the local Fulmar node, at this control socket or at the default one.
+/// Returns a client of the local Fulmar node, at this control socket or of the one that runs.
 pub fn client(control: Option<&Path>) -> Client {
-    control.map_or_else(Client::at_default, Client::new)
+    control.map_or_else(Client::of_running, Client::new)
 }
 
 /// Pings a NID, at TCP port `port`. If a node runs on this host, that one sends the ping: Fulmar's

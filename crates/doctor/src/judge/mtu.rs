@@ -6,11 +6,18 @@ use crate::measure::MtuResult;
 /// Judges the path MTU. `device` is the name of the local interface, `probing` the local sysctl
 /// `tcp_mtu_probing`.
 pub fn mtu(seen: &MtuResult, device: &str, probing: u32) -> Vec<Finding> {
-    let (Some(out), Some(back)) = (seen.out, seen.back) else { return vec![nothing(seen)] };
-    let evidence = format!(
-        "path MTU {out} to the remote host, {back} from it; interface MTU {} local, {} remote",
-        seen.local, seen.remote
-    );
+    let ways = if seen.one_way { (seen.out, seen.out) } else { (seen.out, seen.back) };
+    let (Some(out), Some(back)) = ways else { return vec![nothing(seen)] };
+    let evidence = match seen.one_way {
+        true => format!(
+            "path MTU {out} to the remote host by ICMP echoes; interface MTU {} local",
+            seen.local
+        ),
+        false => format!(
+            "path MTU {out} to the remote host, {back} from it; interface MTU {} local, {} remote",
+            seen.local, seen.remote
+        ),
+    };
     let mut found = Vec::new();
     let full = seen.local.min(seen.remote);
     // An unequal MTU of both interfaces is a finding of its own.
@@ -67,6 +74,12 @@ pub fn mtu(seen: &MtuResult, device: &str, probing: u32) -> Vec<Finding> {
 }
 
 fn nothing(seen: &MtuResult) -> Finding {
+    if seen.one_way {
+        let what = "the path MTU cannot be measured";
+        let evidence = "no ICMP echo of 576 bytes is answered by the remote host";
+        let remedy = "let ICMP echoes pass, or run \"fulmar doctor serve\" on the remote host";
+        return Finding::new(Level::Note, Place::Path, what, evidence).remedy(remedy);
+    }
     let evidence = match (seen.out, seen.back) {
         (Some(_), None) => "datagrams reach the remote host, but none from it arrive",
         _ => "no datagram reaches the remote host and is answered",
@@ -102,6 +115,7 @@ mod tests {
         back: Some(9000),
         learned: None,
         learned_remote: None,
+        one_way: false,
     };
 
     #[test]
@@ -122,6 +136,18 @@ mod tests {
         assert!(remedy.contains("mtu 1400"), "{remedy}");
         let probing = mtu(&MtuResult { learned: Some(9000), ..narrow }, "eth0", 1);
         assert_eq!(probing[0].level, Level::Warning);
+    }
+
+    #[test]
+    fn without_a_server_the_way_out_is_judged() {
+        let echoes = MtuResult { back: None, one_way: true, ..GOOD };
+        assert_eq!(judged(echoes).0, Level::Ok);
+        let (level, remedy) = judged(MtuResult { out: Some(1400), learned: Some(1400), ..echoes });
+        assert!(level == Level::Warning && remedy.contains("tracepath"), "{remedy}");
+        let (level, remedy) = judged(MtuResult { out: Some(1400), learned: Some(9000), ..echoes });
+        assert!(level == Level::Error && remedy.starts_with("on the local host: "), "{remedy}");
+        let (level, remedy) = judged(MtuResult { out: None, ..echoes });
+        assert!(level == Level::Note && remedy.contains("doctor serve"), "{remedy}");
     }
 
     #[test]

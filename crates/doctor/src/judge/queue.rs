@@ -82,8 +82,11 @@ fn of(place: Place, host: &Host, device: &Device, path: Option<PathNeed>) -> Vec
     let long = path.is_some_and(|path| path.is_long());
     if long && device.physical && !paces && found.is_empty() {
         let what = format!("{name} does not pace packets: bursts may overflow switch buffers");
-        let remedy =
-            format!("sysctl -w net.core.default_qdisc=fq && tc qdisc replace dev {name} root fq");
+        // Under mq each queue has a discipline of its own; one fq for all would be a bottleneck.
+        let root = if device.tx_queues > 1 { "mq" } else { "fq" };
+        let remedy = format!(
+            "sysctl -w net.core.default_qdisc=fq && tc qdisc replace dev {name} root {root}"
+        );
         found.push(Finding::new(Level::Note, place, what, evidence.clone()).remedy(remedy));
     }
     if found.is_empty() {
@@ -166,6 +169,17 @@ mod tests {
         assert_eq!(level(|device| device.qdiscs = vec!["fq".into()], LONG), Level::Ok);
         assert_eq!(level(|device| device.qdiscs = vec!["tbf".into()], NEAR), Level::Warning);
         assert_eq!(level(|device| device.tx_queue_len = Some(32), NEAR), Level::Note);
+    }
+
+    #[test]
+    fn each_queue_of_a_device_is_to_pace() {
+        let remedy = |tx_queues| {
+            let mut host = host("cubic");
+            host.devices[0].tx_queues = tx_queues;
+            queue(Place::Local, &host, Some(LONG))[0].remedy.clone().unwrap()
+        };
+        assert!(remedy(1).ends_with("root fq"));
+        assert!(remedy(16).ends_with("root mq"));
     }
 
     #[test]

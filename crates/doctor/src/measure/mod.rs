@@ -2,6 +2,7 @@
 
 mod clock;
 mod echo;
+mod icmp;
 mod latency;
 mod mtu;
 mod tcp;
@@ -10,6 +11,7 @@ mod udp;
 pub use clock::{ClockResult, measure as clock};
 pub use echo::Spread;
 pub(crate) use echo::{Pinger, round_trip};
+pub use icmp::measure as mtu_by_icmp;
 pub use latency::{LatencyRow, SIZES, measure as latency};
 pub use mtu::{MtuResult, measure as mtu};
 pub use tcp::{Load, TcpRun, measure as tcp};

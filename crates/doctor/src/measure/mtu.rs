@@ -24,14 +24,18 @@ pub struct MtuResult {
     pub learned: Option<u32>,
     /// The same for the remote kernel and the other direction.
     pub learned_remote: Option<u32>,
+    /// Measured by ICMP echoes from here, without a server on the remote host: only `local`, `out`
+    /// and `learned` are known.
+    #[serde(default)]
+    pub one_way: bool,
 }
 
 /// Least path MTU: IPv4 requires 576, IPv6 1280.
-const LEAST: u32 = 576;
+pub(super) const LEAST: u32 = 576;
 /// Longest IP packet.
-const MOST: u32 = 65_535;
+pub(super) const MOST: u32 = 65_535;
 /// Attempts before a size counts as lost.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 /// Packets that the remote host sends for each attempt.
 const PROBES: u32 = 2;
 
@@ -64,10 +68,10 @@ pub fn measure(examiner: &Examiner, local: u32, remote: u32) -> Result<MtuResult
 }
 
 /// Returns the largest size up to `most` that passes; `None` if none does.
-fn search(
+pub(super) fn search<E>(
     most: u32,
-    mut passes: impl FnMut(u32) -> Result<bool, RemoteError>,
-) -> Result<Option<u32>, RemoteError> {
+    mut passes: impl FnMut(u32) -> Result<bool, E>,
+) -> Result<Option<u32>, E> {
     if passes(most)? {
         return Ok(Some(most));
     }
@@ -165,11 +169,11 @@ mod tests {
             let mut probes = 0;
             let found = search(most, |size| {
                 probes += 1;
-                Ok(size <= mtu)
+                Ok::<_, RemoteError>(size <= mtu)
             });
             assert_eq!(found.unwrap(), Some(mtu));
             assert!(probes <= 19, "{probes} probes for {mtu}");
         }
-        assert_eq!(search(1500, |_| Ok(false)).unwrap(), None);
+        assert_eq!(search(1500, |_| Ok::<_, RemoteError>(false)).unwrap(), None);
     }
 }

@@ -79,7 +79,7 @@ fn a_narrow_link_between_two_routers_and_a_closed_port_are_found() {
     }
     near.ip(&["link", "set", "right", "mtu", "1400"]).unwrap();
     far.ip(&["link", "set", "left", "mtu", "1400"]).unwrap();
-    let _served = serve(&lab, there);
+    let served = serve(&lab, there);
 
     let (report, status) = examine(&lab, here, "check 10.2.0.2 --only mtu,port,tcp --time 1");
     let mtu = &report["measured"]["mtu"];
@@ -93,6 +93,13 @@ fn a_narrow_link_between_two_routers_and_a_closed_port_are_found() {
     assert_eq!(found[0]["what"], "TCP port 988 is closed");
     assert!(report["measured"]["tcp"][0]["bytes"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(status, 1);
+
+    drop(served);
+    let (report, _) = examine(&lab, here, "check 10.2.0.2 --only mtu");
+    let mtu = &report["measured"]["mtu"];
+    assert_eq!((&mtu["out"], &mtu["one_way"]), (&1400.into(), &true.into()), "by ICMP: {report}");
+    let found = findings(&report, "mtu");
+    assert_eq!((found.len(), &found[0]["level"]), (1, &"warning".into()), "{found:?}");
 }
 
 #[test]

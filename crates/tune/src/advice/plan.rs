@@ -250,10 +250,15 @@ pub(crate) fn connections(site: &Site) -> u32 {
     if let Some(connections) = site.connections {
         return connections.clamp(1, 127);
     }
-    let gigabits = site.interface_bits.unwrap_or(site.line_bits) / 1_000_000_000;
-    let usual = gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1);
+    let usual = by_speed(site.interface_bits.unwrap_or(site.line_bits));
     let windows = whole((2 * alone(site)).div_ceil(WINDOW_MAX));
     usual.max(windows).min(127)
+}
+
+/// Returns LNet's number of connections for an interface of this many bits per second.
+/// Spec: lnet-wire §5.2.
+pub(crate) fn by_speed(bits: u64) -> u32 {
+    (bits / 1_000_000_000).checked_ilog2().map_or(1, |log| log / 2 + 1)
 }
 
 /// Returns the bytes in flight of a pair that uses the line alone.

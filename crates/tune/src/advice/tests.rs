@@ -146,6 +146,16 @@ fn the_defaults_carry_the_rate_of_eight_credits() {
 }
 
 #[test]
+fn present_connections_are_those_of_the_speed_of_the_device() {
+    let site = ocean(Whose::Kernel);
+    let connections =
+        |device_bits| Present { device_bits, ..Present::default() }.model(&site).bulk_connections;
+    assert_eq!(connections(Some(1_000_000_000)), 1);
+    assert_eq!(connections(Some(25_000_000_000)), 3);
+    assert_eq!(connections(None), super::plan::connections(&site));
+}
+
+#[test]
 fn the_prediction_of_present_settings_equals_the_advice_that_was_applied() {
     for site in sites() {
         let advice = advise(&site);
