@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # package.sh deb|rpm|image : makes a package of what install.sh installs, in target/packages, or an image with it.
 #
-# FULMAR= names a binary, so that none is built, and VERSION= another version than that of Cargo.toml.
+# FULMAR= names a binary, so that none is built, and VERSION= another version than that of Cargo.toml. DEBFULLNAME= and
+# DEBEMAIL= are those of who makes the package, as for Debian's own tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -17,7 +18,8 @@ missing() {
 
 make_deb() {
     command -v dpkg-shlibdeps >/dev/null || missing dpkg-dev deb "apt-get install dpkg-dev"
-    local root=$packages/deb architecture depends size
+    architecture=$(dpkg --print-architecture) revision=$version-1
+    local root=$packages/deb maintainer="${DEBFULLNAME:-Fulmar} <${DEBEMAIL:-fulmar@localhost}>" depends size
     rm -rf "$root"
     DESTDIR=$root PREFIX=/usr ZSH=share/zsh/vendor-completions scripts/install.sh
     strip --strip-unneeded "$root/usr/bin/fulmar"
@@ -26,22 +28,23 @@ make_deb() {
     rm "$doc/LICENSE"
     install -m 644 packaging/deb/copyright "$doc/copyright"
     mv "$doc/CHANGELOG.md" "$doc/changelog"
-    gzip -9n "$doc/changelog"
+    printf '%s\n' "fulmar ($revision) unstable; urgency=medium" "" "  * The release $version: see changelog.gz." "" \
+        " -- $maintainer  $(date -R -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}")" >"$doc/changelog.Debian"
+    gzip -9n "$doc"/changelog*
     find "$root" -path '*/man/*' -type f -exec gzip -9n {} +
 
     install -d "$root/debian"
     printf 'Source: fulmar\n\nPackage: fulmar\nArchitecture: any\n' >"$root/debian/control"
     depends=$(cd "$root" && dpkg-shlibdeps -O usr/bin/fulmar 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
     rm -r "$root/debian"
-    architecture=$(dpkg --print-architecture)
     size=$(du -sk "$root" | cut -f1)
     install -d "$root/DEBIAN"
-    sed "s|@VERSION@|$version|; s|@ARCHITECTURE@|$architecture|; s|@SIZE@|$size|; s|@DEPENDS@|$depends|" \
-        packaging/deb/control >"$root/DEBIAN/control"
+    sed "s|@VERSION@|$revision|; s|@ARCHITECTURE@|$architecture|; s|@SIZE@|$size|; s|@DEPENDS@|$depends|
+        s|@MAINTAINER@|$maintainer|" packaging/deb/control >"$root/DEBIAN/control"
     install -m 755 packaging/deb/{postinst,prerm,postrm} "$root/DEBIAN"
     echo /etc/fulmar/node.yaml >"$root/DEBIAN/conffiles"
     (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-    dpkg-deb --root-owner-group --build "$root" "$packages/fulmar_${version}_$architecture.deb"
+    dpkg-deb --root-owner-group --build "$root" "$packages/fulmar_${revision}_$architecture.deb"
     rm -rf "$root"
 }
 
@@ -65,7 +68,7 @@ make_image() {
     local context=$packages/image
     rm -rf "$context"
     mkdir "$context"
-    cp "$packages/fulmar_${version}_$(dpkg --print-architecture).deb" "$context/fulmar.deb"
+    cp "$packages/fulmar_${revision}_$architecture.deb" "$context/fulmar.deb"
     "$builder" build --tag "fulmar:$version" ${BASE:+--build-arg "BASE=$BASE"} --file packaging/Containerfile "$context"
     rm -rf "$context"
 }

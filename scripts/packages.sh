@@ -114,7 +114,7 @@ step "beside Lustre's tools"
 mkdir -p "$root"/etc/systemd/system/{multi-user,remote-fs}.target.wants
 install_deb "$3/lustre.deb"
 files >"$3/before"
-install_deb "$packages"/fulmar_0.0.1_*.deb
+install_deb "$packages"/fulmar_0.0.1-*.deb
 lustre_is_as_it_was
 inside fulmar --version
 for tool in lnetctl lctl lst lfs; do
@@ -145,7 +145,7 @@ fi
 
 step "an upgrade"
 before=$(running '')
-install_deb "$packages"/fulmar_0.0.2_*.deb
+install_deb "$packages"/fulmar_0.0.2-*.deb
 lustre_is_as_it_was
 [ "$(running ' (deleted)')" = "$before" ] || fail "the upgrade has ended what runs"
 grep -q 'tcp(10.0.0.1)' "$root/etc/fulmar/node.yaml" || fail "the upgrade has changed node.yaml"

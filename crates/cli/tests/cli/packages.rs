@@ -43,7 +43,8 @@ fn files(directory: &Path) -> Vec<String> {
 }
 
 fn not_run(what: &str, why: &str) {
-    writeln!(std::io::stderr(), "\nNOT RUN: {what}: {why}").unwrap();
+    let mut errors = std::io::stderr();
+    writeln!(errors, "\nNOT RUN: {what}: {why}").unwrap();
 }
 
 /// Runs a program; `None`, with a line, where there is none.

@@ -34,7 +34,8 @@ fn pages() -> Vec<Page> {
 fn the_commands_of_the_guide_work() {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         let line = "NOT RUN: the commands of the guide: network namespaces and mounts need root and /dev/fuse";
-        writeln!(std::io::stderr(), "\n{line}").unwrap();
+        let mut errors = std::io::stderr();
+        writeln!(errors, "\n{line}").unwrap();
         return;
     }
     let installed = Installed::new("guide");
