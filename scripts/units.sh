@@ -121,7 +121,11 @@ restart() {
     "$0" start "$unit" "${bound[@]}"
 }
 
-link() { echo "/etc/systemd/system/$(values WantedBy | head -n1).wants/$unit.service"; }
+# Prints the links that make others start the unit.
+links() {
+    local other
+    for other in $(values WantedBy); do echo "/etc/systemd/system/$other.wants/$unit.service"; done
+}
 
 command=$1 now=false
 shift
@@ -131,12 +135,15 @@ for word in "$@"; do
     case $command in
         start | stop | restart) "$command" ;;
         enable)
-            mkdir -p "$(dirname "$(link)")"
-            ln -sf "$file" "$(link)"
+            for link in $(links); do
+                mkdir -p "$(dirname "$link")"
+                ln -sf "$file" "$link"
+            done
             [ $now = false ] || "$0" start "$word"
             ;;
         disable)
-            rm -f "$(link)"
+            # shellcheck disable=SC2046
+            rm -f $(links)
             [ $now = false ] || "$0" stop "$word"
             ;;
         is-active) if is_active; then echo active; else echo inactive; exit 3; fi ;;

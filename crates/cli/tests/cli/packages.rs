@@ -174,6 +174,9 @@ fn units_pass_systemd_s_check() {
     let paths: Vec<String> =
         files(&units).iter().map(|name| units.join(name).display().to_string()).collect();
     assert_eq!(paths.len(), 4, "{paths:?}");
+    // systemd starts a node again that has failed, and then what the node wants.
+    let target = fs::read_to_string(units.join("fulmar-target@.service")).unwrap();
+    assert!(target.contains("\nWantedBy=multi-user.target fulmar-server.service\n"), "{target}");
     let args = ["verify", "--man=no"].into_iter().chain(paths.iter().map(String::as_str));
     if let Some(said) =
         output("systemd-analyze", "systemd's check of units", &args.collect::<Vec<_>>())
