@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench fuzz swarm hostile kill models tsan interop suites
+.PHONY: help demo test install deb rpm image packages lint fmt bench fuzz swarm hostile kill models tsan interop suites
 # The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
@@ -10,6 +10,7 @@ HOSTILE_SECONDS ?= 600
 KILL_POINTS ?= 200
 INTEROP_SECONDS ?= 20
 SUITE_SECONDS ?= 300
+PREFIX ?= /usr/local
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +20,21 @@ demo: ## demonstrate: two nodes on this machine, two sites with a long link, a f
 
 test: ## all that CI runs: lint, then every test; those with network namespaces need root
 	@scripts/test.sh
+
+install: ## install under PREFIX=/usr/local, in DESTDIR= for a package: binary, names, pages, completion, units
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
+
+deb: ## a package for Debian and Ubuntu in target/packages
+	@scripts/package.sh deb
+
+rpm: ## a package for distributions with rpm in target/packages
+	@scripts/package.sh rpm
+
+image: ## an OCI image of a node, from the package for Debian
+	@scripts/package.sh image
+
+packages: ## install, run, upgrade and remove the packages in clean roots; needs root and the network
+	@scripts/packages.sh
 
 lint: ## formatting, clippy, documentation, the repository's own rules, licences, advisories
 	@scripts/lint.sh

@@ -1,6 +1,6 @@
 //! `fulmar`: a node of Lustre's network in userspace, and the tools to run it.
 //!
-//! One binary, with [`main`] as its main function. Called as `lnetctl`, `lctl`, `lst` or `mount.fulmar` it
+//! One binary, with [`main`] as its main function. Called as `lnetctl`, `lctl`, `lst`, `lfs` or `mount.fulmar` it
 //! acts as that tool. [`demo`] and [`interop`] are public for tests and benchmarks.
 // This crate is the command line: it may print and read the environment.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -87,7 +87,11 @@ pub fn main() -> ExitCode {
         (_, Some("lst")) => return lst::main(&args[1..]),
         _ => {}
     }
-    let args = if called == Some("mount.fulmar") { mount::helper(&args) } else { args };
+    let args = match called {
+        Some("mount.fulmar") => mount::helper(&args),
+        Some("lfs") => lfs::tool(&args),
+        _ => args,
+    };
     match Fulmar::parse_from(args).command {
         Command::Up(args) => up::main(args),
         Command::Node(args) => node::main(args),

@@ -16,6 +16,7 @@ mod setstripe;
 mod targets;
 mod whole;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -76,6 +77,12 @@ enum Command {
     Setstripe(setstripe::Args),
     Path2fid(names::Path2FidArgs),
     Fid2path(names::Fid2PathArgs),
+}
+
+/// Returns the command line of `fulmar lfs` for one of `lfs`.
+pub(crate) fn tool(args: &[OsString]) -> Vec<OsString> {
+    let own = ["fulmar", "lfs"].map(OsString::from);
+    own.into_iter().chain(args.iter().skip(1).cloned()).collect()
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {

@@ -490,10 +490,18 @@ fn completion_and_manual_pages_are_written() {
     let node = Node::start("pages");
     for shell in ["bash", "zsh", "fish"] {
         assert!(node.output(&format!("completion {shell}")).contains("lnetctl"));
+        assert!(node.output(&format!("completion {shell} lst")).contains("add_test"));
     }
-    node.output("man --dir .");
-    let page = std::fs::read_to_string(node.directory.join("fulmar-lnetctl-net-add.1")).unwrap();
-    assert!(page.contains("Add interfaces to a network"), "{page}");
-    let page = std::fs::read_to_string(node.directory.join("fulmar-lst-add_test.1")).unwrap();
-    assert!(page.contains("How many clients share how many servers"), "{page}");
+    node.output("man --dir own --tools tools");
+    let read = |page: &str| std::fs::read_to_string(node.directory.join(page)).unwrap();
+    for page in ["own/man1/fulmar-lnetctl.1", "tools/man8/lnetctl.8"] {
+        let page = read(page);
+        assert!(page.contains("Add interfaces to a network"), "{page}");
+        assert!(page.contains("How many routers a message passes through"), "{page}");
+    }
+    assert!(read("tools/man8/lst.8").contains("How many clients share how many servers"));
+    assert!(read("own/man1/fulmar-node.1").contains("FULMAR_LOG"));
+    assert!(read("own/man1/fulmar.1").contains("fulmar\\-node(1)"));
+    assert!(read("own/man8/mount.fulmar.8").contains("mount.fulmar \\- Mount a file system"));
+    assert_eq!(node.output("man lfs"), read("tools/man1/lfs.1"));
 }
