@@ -91,6 +91,11 @@ impl Context {
         Self { tool, client: which.client(), is_node_named, json: how.json, dialect }
     }
 
+    /// Returns the same with the output of releases before 2.16.
+    pub(crate) fn as_before(&self) -> Self {
+        Self { client: self.client.clone(), dialect: Dialect::Cyaml, ..*self }
+    }
+
     /// Calls the node; prints the reply with `print`, or reports the error.
     pub(crate) fn query<O: Operation>(
         &self,

@@ -3,7 +3,9 @@
 //! Spec: lnet-admin §19, §20.
 
 mod changelog;
+mod debug;
 mod devices;
+mod entries;
 mod faults;
 mod mgs;
 mod mounted;
@@ -13,6 +15,7 @@ mod parameters;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use fulmar_base::Errno;
 use fulmar_control::api::{
@@ -26,6 +29,8 @@ use fulmar_lnet_wire::{Net, NetType, Nid, ProcessId};
 use crate::context::{Context, NodeArgs, OutputArgs, Status, complain, print};
 use crate::shell;
 
+/// The exit status of lctl for a wrong command line.
+const HELP: Status = 4;
 /// The longest wait for an answer to a ping, in seconds.
 const TIMEOUT_MAX: u32 = 120;
 
@@ -58,6 +63,9 @@ enum Command {
     Network {
         /// up or configure, down or unconfigure
         action: String,
+        /// Use what is configured already
+        #[arg(short = 'l')]
+        existing: bool,
     },
     /// Print the NIDs of this node
     ListNids {
@@ -130,6 +138,8 @@ enum Command {
     Nodemap(nodemap::Command),
     #[command(flatten)]
     Parameters(parameters::Command),
+    #[command(flatten)]
+    Debug(debug::Command),
     #[command(visible_alias = "device_list")]
     Dl(devices::Args),
     /// List every command
@@ -139,10 +149,18 @@ enum Command {
 
 /// Runs the tool with `args`, of which the first is its name.
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
-    ExitCode::from(execute(args))
+    ExitCode::from(positive(execute(args)))
+}
+
+/// Returns the exit status of lctl, which is an error number: other tools have the low byte of the negative one.
+fn positive(status: Status) -> Status {
+    if status > i8::MAX as Status { status.wrapping_neg() } else { status }
 }
 
 fn execute(words: Vec<OsString>) -> Status {
+    if let Some(status) = shell::list_group(Args::command(), &words) {
+        return status;
+    }
     match Args::try_parse_from(&words) {
         Ok(args) if args.list_commands => shell::list_commands(&Args::command()),
         Ok(Args { command: None, .. }) => {
@@ -157,7 +175,10 @@ fn execute(words: Vec<OsString>) -> Status {
             run(command, of, &Context::new("lctl", &which, &OutputArgs::default()))
                 .unwrap_or_else(|status| status)
         }
-        Err(error) => shell::usage(Args::command(), &error, &words),
+        Err(error) => match shell::usage(Args::command(), &error, &words) {
+            exit::BAD_PARAM if error.kind() != ErrorKind::ValueValidation => HELP,
+            status => status,
+        },
     }
 }
 
@@ -173,7 +194,7 @@ struct Selected {
 fn run(command: Command, of: Selected, context: &Context) -> Ran {
     let Selected { net, device } = of;
     match command {
-        Command::Network { action } => network(&action, context),
+        Command::Network { action, existing } => network(&action, existing, context),
         Command::ListNids { all } => {
             let mut nids = context.client.call(&ListNids {}).map_err(failed)?.nids;
             if all.is_some() {
@@ -225,6 +246,7 @@ fn run(command: Command, of: Selected, context: &Context) -> Ran {
         Command::ChangelogDeregister(args) => args.run(device, context),
         Command::Changelog(command) => command.run(device, context),
         Command::Parameters(command) => command.run(context),
+        Command::Debug(command) => command.run(context),
         Command::Dl(args) => devices::run(&args, context),
         Command::ListCommands => Ok(shell::list_commands(&Args::command())),
     }
@@ -243,11 +265,12 @@ fn failed(error: CallError) -> Status {
     }
 }
 
-fn network(action: &str, context: &Context) -> Ran {
+fn network(action: &str, existing: bool, context: &Context) -> Ran {
     match action {
         "up" | "configure" => {
             context.client.call(&ListNids {}).map_err(failed)?;
-            Ok(print("LNET configured: Overridden existing one\n"))
+            let what = if existing { "Overridden existing one" } else { "New Created" };
+            Ok(print(&format!("LNET configured: {what}\n")))
         }
         "down" | "unconfigure" => {
             print("LNET busy\n");
@@ -255,10 +278,9 @@ fn network(action: &str, context: &Context) -> Ran {
             Err(exit::of_errno(-Errno::EBUSY.0))
         }
         _ => {
-            complain(&format!(
-                "lctl: \"{action}\" is not up or down; to select a network, write --net {action}\n"
-            ));
-            Err(exit::BAD_PARAM)
+            complain(&format!("Can't parse net {action}\n"));
+            complain("hint: write up or down; --net NET before a command selects a network\n");
+            Err(exit::FAILED)
         }
     }
 }
@@ -288,8 +310,8 @@ fn route(net: Net, gateway: Nid, hop: Option<u32>, priority: u32) -> RouteConf {
 fn which_nid(nids: &[String], context: &Context) -> Ran {
     let parse = |text: &String| {
         text.parse::<Nid>().map_err(|error| {
-            complain(&format!("Can't parse NID {text}: {error}\n"));
-            exit::BAD_PARAM
+            complain(&format!("Can't parse NID {text}\nhint: {error}\n"));
+            exit::FAILED
         })
     };
     let nids = nids.iter().map(parse).collect::<Result<_, _>>()?;

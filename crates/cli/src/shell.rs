@@ -82,6 +82,14 @@ pub(crate) fn unknown(tool: &str, word: &str) -> Status {
     exit::FAILED
 }
 
+/// Prints the commands of a group, if `words` ask for them: `net --list-commands`.
+pub(crate) fn list_group(mut tool: Command, words: &[OsString]) -> Option<Status> {
+    let [_, .., group, last] = words else { return None };
+    let is_asked = last == "--list-commands" || last == "list-commands";
+    let group = tool.find_subcommand_mut(group).filter(|group| is_asked && group.has_subcommands());
+    group.map(|group| list_commands(group))
+}
+
 /// Prints every command, four to a line.
 pub(crate) fn list_commands(command: &Command) -> Status {
     let own = command.get_subcommands().map(Command::get_name);

@@ -4,6 +4,7 @@
 //! config   lnet.conf, module parameters, the file of fulmar node   -> values
 //! show     the output of lnetctl and lctl                          values -> text
 //! api      the control socket: values over HTTP, and metrics
+//! masks    what a node keeps in its debug log
 //! tool     common parts of lnetctl, lctl and lst
 //! ```
 //!
@@ -15,6 +16,7 @@
 pub mod api;
 mod as_text;
 pub mod config;
+pub mod masks;
 pub mod show;
 pub mod testing;
 pub mod tool;

@@ -7,6 +7,7 @@ use fulmar_lnd::NiTunables;
 use fulmar_lnet::{Globals, RouterBuffers, views};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::Interface;
+use fulmar_text::pattern;
 
 use crate::api::*;
 use crate::config::{self, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf, RouteConf};
@@ -166,6 +167,26 @@ pub(crate) fn peer_ni_view(nid: Nid) -> views::PeerNi {
 impl Admin for FakeNode {
     fn failure(&self) -> Option<String> {
         self.state().failure.clone()
+    }
+
+    /// The statistics files only.
+    fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>, AdminError> {
+        let selected = request.patterns.iter().flat_map(|pattern| {
+            TABLES.into_iter().filter(move |name| pattern::selects(pattern, &[name]))
+        });
+        let read = |name: &str| {
+            Ok(show::Parameter { name: vec![name.to_owned()], value: table(self, name)? })
+        };
+        selected.map(read).collect()
+    }
+
+    fn parameter_list(&self, _: ParameterList) -> Result<Vec<show::Listed>, AdminError> {
+        let listed = |name: &str| show::Listed {
+            name: vec![name.to_owned()],
+            is_readable: true,
+            is_writable: matches!(name, "nis" | "peers" | "stats"),
+        };
+        Ok(TABLES.map(listed).to_vec())
     }
 
     fn net_show(&self, request: NetShow) -> Result<Vec<show::Net>, AdminError> {

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, ChangelogDeregister, ChangelogRegister, ChangelogUser, Checked, Connections,
-    Counters, DebugCheck, Disconnect, Discover, ExportAll, FailNid, FaultAdd, FaultDel, FaultReset,
-    FaultShow, GlobalSet, GlobalShow, Import, ListNids, Lst, LstReply, MgsNodemap, MgsNodemapTest,
-    MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, NodemapTested, ParameterSet,
-    ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed,
-    RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
-    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, TargetShow, TargetStart, TargetStop,
-    UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
+    Counters, DebugCheck, DebugDump, DebugMark, DebugPeer, Disconnect, Discover, Dumped, ExportAll,
+    FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
+    Lst, LstReply, MgsNodemap, MgsNodemapTest, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet,
+    NetShow, Nids, NodemapTested, ParameterList, ParameterSet, ParameterShow, PeerAdd, PeerDel,
+    PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow,
+    RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
+    StatsReset, StatsShow, TargetShow, TargetStart, TargetStop, UdspAdd, UdspDel, UdspShow,
+    WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -23,9 +24,9 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::{Parameters, Unset};
 
 use crate::Host;
+use crate::debug::{Log, Rotor};
 use crate::networks::Networks;
 use crate::selftest::Selftest;
 use crate::targets::Hosting;
@@ -44,6 +45,8 @@ pub(crate) struct Daemon {
     pub(super) networks: Networks,
     selftest: Option<Selftest>,
     pub(super) hosting: Hosting,
+    pub(super) log: Arc<Log>,
+    pub(super) rotor: Rotor,
 }
 
 impl Daemon {
@@ -52,13 +55,10 @@ impl Daemon {
         networks: Networks,
         selftest: Option<Selftest>,
         hosting: Hosting,
+        log: Arc<Log>,
     ) -> Self {
-        Self { node, networks, selftest, hosting }
-    }
-
-    /// Returns the parameters of the targets, if there are any.
-    fn parameters(&self) -> Option<Arc<Parameters>> {
-        self.hosting.serving().map(|serving| serving.parameters())
+        let rotor = Rotor::new(&networks.parameters);
+        Self { node, networks, selftest, hosting, log, rotor }
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -72,7 +72,7 @@ impl Daemon {
         views::nets(nis, &self.networks.all(), self.lnd_timeout(), cpts, self.node.now())
     }
 
-    fn peers(&self) -> Vec<Peer> {
+    pub(super) fn peers(&self) -> Vec<Peer> {
         self.node.peers()
     }
 
@@ -342,14 +342,11 @@ impl Admin for Daemon {
     }
 
     fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>> {
-        let all = self.parameters().map(|targets| targets.all()).unwrap_or_default();
-        let all = all.into_iter().map(|(name, value)| show::Parameter { name, value });
-        let all: Vec<show::Parameter> =
-            all.chain(self.nodemap_files()).chain(self.health_check()).collect();
-        let selected = request.patterns.iter().flat_map(|pattern| {
-            all.iter().filter(|parameter| parameter.is_selected(pattern)).cloned()
-        });
-        Ok(selected.collect())
+        Ok(self.shown_parameters(&request))
+    }
+
+    fn parameter_list(&self, request: ParameterList) -> Result<Vec<show::Listed>> {
+        Ok(self.listed_parameters(&request))
     }
 
     fn mgs_nodemap(&self, request: MgsNodemap) -> Result<()> {
@@ -361,20 +358,23 @@ impl Admin for Daemon {
     }
 
     fn parameter_set(&self, request: ParameterSet) -> Result<Vec<String>> {
-        let ParameterSet { pattern, value } = request;
-        let none = || Unset::Unknown(pattern.clone());
-        let targets = self.parameters().ok_or_else(none);
-        let set = targets.and_then(|targets| targets.set(&pattern, &value));
-        let set = set.map_err(|error| {
-            let errno = match error {
-                Unset::Unknown(_) => Errno::ENOENT,
-                Unset::ReadOnly(_) => Errno::EACCES,
-                Unset::Invalid { .. } => Errno::EINVAL,
-            };
-            AdminError::new(errno, error.to_string())
-        })?;
-        tracing::info!("the administrator has set {} to {value}", set.join(", "));
-        Ok(set)
+        self.set_parameters(&request)
+    }
+
+    fn debug_dump(&self, request: DebugDump) -> Result<Dumped> {
+        let lines = self.log.take();
+        let kept = if request.discard { Vec::new() } else { lines };
+        Ok(Dumped { lines: kept.into_iter().map(String::from).collect() })
+    }
+
+    fn debug_mark(&self, request: DebugMark) -> Result<()> {
+        Log::mark(&request.text);
+        Ok(())
+    }
+
+    fn debug_peer(&self, request: DebugPeer) -> Result<()> {
+        self.log_peer(request.nid);
+        Ok(())
     }
 
     fn changelog_register(&self, request: ChangelogRegister) -> Result<ChangelogUser> {

@@ -8,16 +8,18 @@
 
 mod admin;
 mod changelogs;
+mod debug;
 mod failure;
 mod mgs;
 mod networks;
+mod parameters;
 mod routing;
 mod rules;
 mod selftest;
 mod targets;
 mod views;
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,6 +36,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
 use admin::Daemon;
+use debug::Log;
 use networks::Networks;
 use targets::Hosting;
 
@@ -127,7 +130,7 @@ pub fn run_observed<T>(
     beside: impl FnOnce(&Node) -> T,
 ) -> Result<(), DaemonError> {
     fulmar_net::note_panics();
-    log();
+    let log = Log::install();
     warn_of_deprecated_names(config);
     let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
@@ -135,7 +138,7 @@ pub fn run_observed<T>(
     let port = config.options.parameters.socklnd().accept_port;
     let (_runtime, node) = start(config, &specs, tap)?;
     failure::watch(&node, server.path())?;
-    let started = configured(&node, config, &specs).and_then(|daemon| {
+    let started = configured(&node, config, &specs, log).and_then(|daemon| {
         daemon.hosting.start(&config.targets, own.clone())?;
         Ok(Arc::new(daemon))
     });
@@ -191,7 +194,7 @@ impl ClientSide {
         let port = config.options.parameters.socklnd().accept_port;
         let nids = specs.iter().map(|spec| spec.nid).collect();
         let started = Self { node, nids, port, _runtime: runtime };
-        configured(&started.node, config, &specs)?;
+        configured(&started.node, config, &specs, Arc::default())?;
         Ok(started)
     }
 }
@@ -230,19 +233,6 @@ fn threads(config: &NodeConfig) -> Result<Runtime, DaemonError> {
     })
 }
 
-/// Writes the log to standard error; `FULMAR_LOG` sets the level, `info` by default.
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("FULMAR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let terminal = io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_ansi(terminal)
-        .with_writer(io::stderr)
-        .init();
-}
-
 fn bind(config: &NodeConfig) -> Result<Server, BindError> {
     match &config.control {
         Some(path) => Server::bind(Path::new(path), config.metrics),
@@ -260,7 +250,12 @@ fn warn_of_deprecated_names(config: &NodeConfig) {
 }
 
 /// Applies roles and configuration to a node.
-fn configured(node: &Node, config: &NodeConfig, specs: &[NiSpec]) -> Result<Daemon, DaemonError> {
+fn configured(
+    node: &Node,
+    config: &NodeConfig,
+    specs: &[NiSpec],
+    log: Arc<Log>,
+) -> Result<Daemon, DaemonError> {
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
     let networks = Networks::new(config.options.parameters.clone(), specs.to_vec());
     let port = config.options.parameters.socklnd().accept_port;
@@ -270,7 +265,7 @@ fn configured(node: &Node, config: &NodeConfig, specs: &[NiSpec]) -> Result<Daem
         .transpose()
         .map_err(|error| DaemonError::Configure { what: "the role selftest".into(), error })?;
     let hosting = Hosting::new(node, port);
-    let daemon = Daemon::new(node.admin(), networks, selftest, hosting);
+    let daemon = Daemon::new(node.admin(), networks, selftest, hosting, log);
     configure(&daemon, config, &own)?;
     Ok(daemon)
 }

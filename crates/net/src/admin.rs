@@ -32,6 +32,7 @@ use crate::listener::Listener;
 use crate::node::{NiAddress, NiOptions, wall_clock};
 use crate::runtime::Message;
 use crate::shared::Shared;
+use crate::tap::Tap;
 use crate::turn::in_handler;
 
 /// The operations of an administrator on a node. Clones are handles to the same node.
@@ -146,6 +147,31 @@ impl Admin {
     /// Of the node.
     pub fn reset_stats(&self) -> Result<(), Errno> {
         self.change(|admin| admin.reset_stats())
+    }
+
+    /// See [`Lnet::reset_ni_minima`].
+    ///
+    /// # Errors
+    /// Of the node.
+    pub fn reset_ni_minima(&self) -> Result<(), Errno> {
+        self.change(|admin| admin.reset_ni_minima())
+    }
+
+    /// See [`Lnet::reset_peer_minima`].
+    ///
+    /// # Errors
+    /// Of the node.
+    pub fn reset_peer_minima(&self) -> Result<(), Errno> {
+        self.change(|admin| admin.reset_peer_minima())
+    }
+
+    /// Has `observer` see the messages of the node from now on; nobody if it is `None`. An observer that the
+    /// node has had since its start ([`Options::tap`](crate::Options::tap)) stays.
+    ///
+    /// # Errors
+    /// Of the node.
+    pub fn observe(&self, observer: Option<Arc<dyn Tap>>) -> Result<(), Errno> {
+        self.0.turn(|core, _, _| core.observe(observer))
     }
 
     /// Changes how many bulk connections are opened to each peer of an interface.

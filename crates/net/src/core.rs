@@ -25,7 +25,7 @@ use crate::memory::Piece;
 use crate::queues::{Delivery, Queues};
 use crate::rx::{Next, Placed};
 use crate::shared::Shared;
-use crate::tap::Tap;
+use crate::tap::{Tap, Taps};
 use crate::tx::{Body, Item};
 
 /// The result of a ping or a discovery.
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     /// When the node is called for its timeouts at the latest.
     alarm: Alarm,
     pub(crate) lock: LockUse,
-    tap: Option<Arc<dyn Tap>>,
+    taps: Taps,
 }
 
 /// Whether a node can be used.
@@ -66,7 +66,8 @@ pub struct LockUse {
 
 impl Core {
     pub(crate) fn new(mut machine: Machine, tap: Option<Arc<dyn Tap>>) -> Self {
-        machine.report_crossings(tap.is_some());
+        let taps = Taps { first: tap, later: None };
+        machine.report_crossings(!taps.is_empty());
         Self {
             machine,
             state: State::Running,
@@ -75,8 +76,14 @@ impl Core {
             memories: Memories::default(),
             alarm: Alarm::NONE,
             lock: LockUse::default(),
-            tap,
+            taps,
         }
+    }
+
+    /// Replaces the observer that the node did not have at its start.
+    pub(crate) fn observe(&mut self, observer: Option<Arc<dyn Tap>>) {
+        self.taps.later = observer;
+        self.machine.report_crossings(!self.taps.is_empty());
     }
 
     /// Posts a batch of a service, and appends the results in order.
@@ -101,13 +108,13 @@ impl Core {
             results.push(key.map(|()| MdId(0)));
         }
         // They are kept for a tap only.
-        let seen = if self.tap.is_some() { ops.clone() } else { SmallVec::new() };
+        let seen = if self.taps.is_empty() { SmallVec::new() } else { ops.clone() };
         let (mut places, mut seen) = (posted.iter(), seen.iter());
-        let (memories, tap) = (&mut self.memories, &self.tap);
+        let (memories, taps) = (&mut self.memories, &self.taps);
         self.machine.service(now, service).post(ops, |result| {
             let (key, place) = places.next().expect("each operation has one result");
-            if let (Some(tap), Some(op)) = (tap, seen.next()) {
-                tap.posted(op, result);
+            if let Some(op) = seen.next() {
+                taps.all().for_each(|tap| tap.posted(op, result));
             }
             if let (Some(key), Err(_)) = (key, &result) {
                 actions.rare().released.extend(memories.remove(*key));
@@ -150,9 +157,7 @@ impl Core {
                 }
                 Output::Notice(notice) => actions.rare().notices.push(notice),
                 Output::Crossing(crossing) => {
-                    if let Some(tap) = &self.tap {
-                        tap.crossing(&self.machine, &crossing);
-                    }
+                    self.taps.all().for_each(|tap| tap.crossing(&self.machine, &crossing));
                 }
             }
         }
@@ -208,9 +213,7 @@ impl Core {
     fn delivery(&mut self, event: Event, bytes: Vec<u8>) -> Delivery {
         let key = DescriptorKey(event.user);
         let event = Event { user: self.memories.user(key), ..event };
-        if let Some(tap) = &self.tap {
-            tap.event(&event);
-        }
+        self.taps.all().for_each(|tap| tap.event(&event));
         let memory = if event.unlinked { self.memories.remove(key) } else { None };
         Delivery::new(event, bytes, memory)
     }
@@ -248,9 +251,7 @@ impl Core {
             self.dialled(now, &conn, Err(errno), actions);
         }
         for done in report.handled {
-            if let Some(tap) = &self.tap {
-                tap.handled(done);
-            }
+            self.taps.all().for_each(|tap| tap.handled(done));
             self.machine.handle_event_done(now, done);
         }
     }

@@ -1,6 +1,7 @@
 //! Observation of a running node.
 
 use std::fmt;
+use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventDone, MdId, Op};
@@ -21,4 +22,23 @@ pub trait Tap: fmt::Debug + Send + Sync {
     fn event(&self, event: &Event);
     /// The handler of an event has returned, and the machine is notified next.
     fn handled(&self, done: EventDone);
+}
+
+/// The observers of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Taps {
+    /// Since its start.
+    pub(crate) first: Option<Arc<dyn Tap>>,
+    /// One that comes and goes.
+    pub(crate) later: Option<Arc<dyn Tap>>,
+}
+
+impl Taps {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.later.is_none()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<dyn Tap>> {
+        self.first.iter().chain(&self.later)
+    }
 }

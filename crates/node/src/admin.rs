@@ -85,6 +85,16 @@ impl<'a> Admin<'a> {
         self.node.lnet.reset_stats();
     }
 
+    /// See [`Lnet::reset_ni_minima`].
+    pub fn reset_ni_minima(&mut self) {
+        self.node.lnet.reset_ni_minima();
+    }
+
+    /// See [`Lnet::reset_peer_minima`].
+    pub fn reset_peer_minima(&mut self) {
+        self.node.lnet.reset_peer_minima();
+    }
+
     /// See [`Lnet::fail_nid`].
     pub fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
         self.node.lnet.fail_nid(nid, times);

@@ -89,6 +89,16 @@ impl Parameters {
         [of_node, all].concat()
     }
 
+    /// Returns whether a parameter can be set.
+    pub fn is_writable(&self, name: &[String]) -> bool {
+        if let [name] = name {
+            return timing::NAMES.contains(&name.as_str());
+        }
+        let of_changelog = name.last().is_some_and(|last| last == "changelog_mask");
+        let mut served = self.roster.served().into_iter();
+        of_changelog || served.any(|(_, one)| one.service.sets(&one.device.name, name))
+    }
+
     /// Sets the parameters whose names a pattern such as `mdt.*.root_squash` selects, until the targets end.
     /// Returns their names.
     ///
@@ -190,6 +200,15 @@ impl Service {
         }
     }
 
+    /// Returns whether a parameter of a device can be set.
+    fn sets(&self, device: &str, name: &[String]) -> bool {
+        match self {
+            Self::Mgs(_) => false,
+            Self::Mdt(_) => is_settable(Mdt::PARAMETERS, device, name),
+            Self::Ost(_) => is_settable(Ost::PARAMETERS, device, name),
+        }
+    }
+
     /// Returns whether parameters of the area of a pattern are of such a target.
     fn has_area(&self, pattern: &str) -> bool {
         let area = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
@@ -206,6 +225,10 @@ impl Service {
 
 fn settable<T>(table: &'static [Parameter<T>]) -> Vec<&'static str> {
     table.iter().filter(|one| one.write.is_some()).map(|one| one.name).collect()
+}
+
+fn is_settable<T>(table: &'static [Parameter<T>], device: &str, name: &[String]) -> bool {
+    table.iter().any(|one| one.write.is_some() && one.parts(device) == name)
 }
 
 fn read_all<T>(

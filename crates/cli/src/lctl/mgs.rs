@@ -8,6 +8,7 @@ use fulmar_control::api::{
 };
 use fulmar_control::show::exit;
 
+use super::parameters::{self, How};
 use super::{Ran, failed};
 use crate::context::{Context, Status, complain, print};
 
@@ -30,24 +31,28 @@ pub(super) enum Command {
         /// TARGET.PARAMETER=VALUE or FSNAME.PARAMETER=VALUE
         parameter: String,
     },
-    /// Set parameters of targets of this node and of mounts, or with -P those of all nodes for good
+    /// Set parameters of this node, of its targets and of mounts, or with -P those of all nodes for good
     ///
-    /// Without -P they hold until the node ends, or the mount: mdt.*.root_squash=99:99, osc.*.max_dirty_mb=512. Of mounts
+    /// Without -P they hold until the node ends, or the mount: debug=+net, mdt.*.root_squash=99:99,
+    /// osc.*.max_dirty_mb=512. Of mounts
     /// max_cached_mb, max_read_ahead_mb, max_dirty_mb and max_rpcs_in_flight of osc.* can be set; the last two hold for
     /// all OSTs of the mount. With -P the command is for the node
     /// that serves the MGS: clients and targets that have such a parameter apply it within seconds.
     SetParam {
         /// For good, on all nodes
-        #[arg(short = 'P', long = "perm")]
+        #[arg(short = 'P', long = "perm", alias = "permanent")]
         permanent: bool,
         /// Delete it; nodes have their default again when they start
-        #[arg(short = 'd', requires = "permanent")]
+        #[arg(short = 'd', long, requires = "permanent")]
         delete: bool,
         /// Do not print what was set
-        #[arg(short = 'n', conflicts_with = "permanent")]
+        #[arg(short = 'n', long = "noname", conflicts_with = "permanent")]
         quiet: bool,
-        /// PARAMETER=VALUE, where * stands for any device
-        #[arg(required = true)]
+        /// Parameters of modules too, such as lnet_retry_count
+        #[arg(short = 'o', long = "module", conflicts_with = "permanent")]
+        modules: bool,
+        /// PARAMETER=VALUE, or PARAMETER VALUE; * stands for any device
+        #[arg(required = true, allow_hyphen_values = true)]
         parameters: Vec<String>,
     },
     /// Make a pool of OSTs: pool_new lustre.flash
@@ -92,16 +97,15 @@ impl Command {
             Self::ConfParam { delete, parameter } => {
                 set(context, MgsSet { parameter, all: false, delete })
             }
-            Self::SetParam { permanent, delete, quiet, parameters } => {
+            Self::SetParam { permanent: true, delete, parameters, .. } => {
                 let mut last = Ok(0);
                 for parameter in parameters {
-                    let set = match permanent {
-                        true => set(context, MgsSet { parameter, all: true, delete }),
-                        false => super::parameters::set(&parameter, quiet, context),
-                    };
-                    last = last.and(set);
+                    last = last.and(set(context, MgsSet { parameter, all: true, delete }));
                 }
                 last
+            }
+            Self::SetParam { quiet, modules, parameters, .. } => {
+                parameters::set(&parameters, &How { quiet, modules }, context)
             }
             Self::PoolNew { pool } => Pool::of("pool_new", &pool)?.make(context),
             Self::PoolDestroy { pool } => Pool::of("pool_destroy", &pool)?.destroy(context),

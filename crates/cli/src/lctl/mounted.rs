@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 
 use fulmar_base::Errno;
 use fulmar_client::special::{PARAMETER, PARAMETERS};
-use fulmar_control::show::Parameter;
+use fulmar_control::show::{Listed, Parameter};
 use fulmar_text::pattern;
 
 use crate::mounts::{attribute, mounts, set_attribute};
+
+/// The files of a mount that cannot be set.
+const READ_ONLY: [&str; 5] =
+    ["cur_dirty_bytes", "cur_grant_bytes", "import", "lock_count", "lock_unused_count"];
 
 /// A parameter of a mount.
 pub(super) struct Mounted {
@@ -17,18 +21,18 @@ pub(super) struct Mounted {
     parts: Vec<String>,
 }
 
-/// Returns the parameters of all mounts that a pattern selects.
-pub(super) fn find(selected: &str) -> Vec<Mounted> {
-    let mut found = Vec::new();
-    for mount in mounts() {
-        for path in names(&mount) {
-            let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
-            if pattern::selects(selected, &parts) {
-                found.push(Mounted { mount: mount.clone(), path, parts });
-            }
-        }
-    }
-    found
+/// Returns the parameters of all mounts.
+pub(super) fn all() -> Vec<Mounted> {
+    mounts().into_iter().flat_map(of_mount).collect()
+}
+
+/// Returns the parameters of a mount.
+fn of_mount(mount: PathBuf) -> Vec<Mounted> {
+    let named = |path: String| {
+        let parts = path.split('/').map(str::to_owned).collect();
+        Mounted { mount: mount.clone(), path, parts }
+    };
+    names(&mount).into_iter().map(named).collect()
 }
 
 /// Returns the names of all parameters of a mount; none of one whose process is gone.
@@ -56,9 +60,20 @@ impl Mounted {
         self.parts.join(".")
     }
 
-    /// Returns it without its value.
-    pub(super) fn unread(&self) -> Parameter {
-        Parameter { name: self.parts.clone(), value: String::new() }
+    /// The parts of its name.
+    pub(super) fn parts(&self) -> &[String] {
+        &self.parts
+    }
+
+    pub(super) fn is_selected(&self, pattern: &str) -> bool {
+        pattern::selects(pattern, &self.parts)
+    }
+
+    /// Returns what can be done with it.
+    pub(super) fn listed(&self) -> Listed {
+        let file = self.parts.last().map(String::as_str).unwrap_or_default();
+        let is_writable = !READ_ONLY.contains(&file);
+        Listed { name: self.parts.clone(), is_readable: true, is_writable }
     }
 
     /// Returns it with its value; `None` if it is not known at the moment.

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use fulmar_control::api::{MgsNodemap, MgsNodemapTest, NodemapChange, ParameterShow};
-use fulmar_control::show::{self, exit};
+use fulmar_control::show::{Form, exit};
 use fulmar_lnet_wire::Nid;
 
 use super::{Ran, failed};
@@ -189,7 +189,7 @@ fn info(list: bool, name: Option<&str>, property: Option<&str>, context: &Contex
         _ => String::new(),
     };
     let each = format!("nodemap.{}.{}", name.unwrap_or("*"), property.unwrap_or("*"));
-    let request = ParameterShow { patterns: vec![pattern, each] };
+    let request = ParameterShow { patterns: vec![pattern, each], modules: false };
     let found = context.client.call(&request).map_err(failed)?;
     if found.is_empty() {
         complain("error: nodemap_info: there is no such nodemap or property on this node\n");
@@ -197,7 +197,7 @@ fn info(list: bool, name: Option<&str>, property: Option<&str>, context: &Contex
     }
     if !list {
         for parameter in &found {
-            print(&show::parameter(parameter));
+            print(&Form::Both.text(&parameter.name.join("."), &parameter.value));
         }
         return Ok(0);
     }

@@ -1,11 +1,14 @@
-//! `lctl get_param`, `set_param` and `list_param`: statistics of the network, and parameters of targets and of
-//! mounts, as the files of a kernel node. Spec: lnet-admin §20.
+//! `lctl get_param`, `set_param` and `list_param`: parameters of the node, of its targets and of mounts, as the
+//! files of a kernel node. Spec: lnet-admin §20.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::{CallError, ParameterSet, ParameterShow};
-use fulmar_control::show::{self, Parameter, exit};
+use fulmar_control::api::{CallError, ParameterList, ParameterSet, ParameterShow};
+use fulmar_control::show::{Form, Listed, exit};
 
+use super::entries::{Entry, select};
 use super::mounted::{self, Mounted};
 use super::{Ran, failed};
 use crate::context::{Context, Status, complain, print};
@@ -14,151 +17,309 @@ use crate::mounts::mounts;
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(super) enum Command {
-    /// Print statistics of the network, or parameters of targets and of mounts
+    /// Print parameters of the node, of its targets or of mounts
     ///
-    /// Of the network: nis, peers, stats, routers, routes, buffers. Of targets of the node, and of what "fulmar mount"
-    /// has mounted on this machine: patterns such as 'mdt.*.md_stats' and 'osc.*.import', in which * stands for
-    /// any characters between two dots. With --control, of that node only.
-    GetParam {
-        /// Print values without names
-        #[arg(short = 'n')]
-        values_only: bool,
-        /// Print names without values
-        #[arg(short = 'N', conflicts_with = "values_only")]
-        names_only: bool,
-        /// Table of the network, or pattern for parameters
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-    /// Print the names of parameters of targets and of mounts
-    ListParam {
-        /// Pattern, such as 'obdfilter.*.*'
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
+    /// Of the network: nis, peers, stats, routers, routes, buffers and others; "list_param '*'" lists them. Of targets
+    /// of the node, and of what "fulmar mount" has mounted on this machine: patterns such as 'mdt.*.md_stats' and
+    /// 'osc.*.import', in which * stands for any characters between two dots. With --control, of that node only.
+    GetParam(Get),
+    /// Print the names of parameters
+    ListParam(List),
 }
 
-/// The statistics of the network.
-const TABLES: [&str; 6] = ["nis", "peers", "stats", "routers", "routes", "buffers"];
+#[derive(Debug, clap::Args)]
+pub(super) struct Get {
+    /// Print values without names
+    #[arg(short = 'n', long = "no-name")]
+    values_only: bool,
+    /// Print names without values
+    #[arg(short = 'N', long = "only-name", alias = "name-only", conflicts_with = "values_only")]
+    names_only: bool,
+    /// Print the name before each line of a value
+    #[arg(short = 'H', long = "header", conflicts_with = "names_only")]
+    each_line: bool,
+    /// Print NAME: VALUE
+    #[arg(short = 'y', long, conflicts_with_all = ["names_only", "each_line"])]
+    yaml: bool,
+    #[command(flatten)]
+    which: Which,
+    /// Names, or patterns for names
+    #[arg(required = true)]
+    names: Vec<String>,
+}
 
-/// What is printed of a parameter.
-#[derive(Clone, Copy)]
-enum Form {
-    Both,
-    Value,
-    Name,
+#[derive(Debug, clap::Args)]
+pub(super) struct List {
+    /// Print only directories
+    #[arg(short = 'D', long = "dir-only", alias = "directory-only")]
+    directories_only: bool,
+    #[command(flatten)]
+    which: Which,
+    /// Names, or patterns for names, such as 'obdfilter.*.*'
+    #[arg(required = true)]
+    names: Vec<String>,
+}
+
+/// Options that both commands have.
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// Add / to the name of a directory, and = to that of what can be set
+    #[arg(short = 'F', long)]
+    classify: bool,
+    /// Print what is in selected directories too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Only what can be read
+    #[arg(short = 'r', long)]
+    readable: bool,
+    /// Only what can be set
+    #[arg(short = 'w', long)]
+    writable: bool,
+    /// Parameters of modules too, such as lnet_retry_count
+    #[arg(short = 'o', long = "module")]
+    modules: bool,
 }
 
 impl Command {
     pub(super) fn run(self, context: &Context) -> Ran {
-        let (command, form, names) = match self {
-            Self::GetParam { values_only: true, names, .. } => ("get_param", Form::Value, names),
-            Self::GetParam { names_only: false, names, .. } => ("get_param", Form::Both, names),
-            Self::GetParam { names, .. } => ("get_param", Form::Name, names),
-            Self::ListParam { names } => ("list_param", Form::Name, names),
-        };
+        match self {
+            Self::GetParam(get) => each(&get.names, |name| get.run(name, context)),
+            Self::ListParam(list) => each(&list.names, |name| list.run(name, context)),
+        }
+    }
+}
+
+/// Runs a command for each name, and returns the first failure.
+fn each(names: &[String], run: impl Fn(&str) -> Ran) -> Ran {
+    let mut status = Ok(0);
+    for name in names {
+        status = status.and(run(name));
+    }
+    status
+}
+
+impl Get {
+    fn form(&self) -> Form {
+        match self {
+            Self { names_only: true, .. } => Form::Name,
+            Self { yaml: true, .. } => Form::Yaml,
+            Self { each_line: true, .. } => Form::EachLine,
+            Self { values_only: true, .. } => Form::Value,
+            _ => Form::Both,
+        }
+    }
+
+    fn run(&self, name: &str, context: &Context) -> Ran {
+        let found = self.which.find("get_param", name, context)?;
+        let files = found.entries.iter().filter(|one| !one.is_directory());
+        let form = self.form();
+        if form == Form::Name {
+            let names: String = files.map(|one| form.text(&self.which.name(one), "")).collect();
+            return Ok(print(&names));
+        }
+        let values = found.values(self.which.modules, context)?;
         let mut status = Ok(0);
-        for name in names {
-            let found = find(command, &name, form, context)?;
-            if found.is_empty() {
-                status = Err(missing(command, &name));
-            }
-            let is_table = TABLES.contains(&name.as_str());
-            for parameter in &found {
-                print(&form.text(parameter, is_table));
-            }
+        for one in files {
+            // As a kernel's tool, it returns how the last of what a pattern selects was read.
+            let value = values.get(&one.name).cloned();
+            let unread = if one.is_readable() { None } else { Some(Err(Errno::EINVAL)) };
+            status = match value.or(unread) {
+                Some(Ok(value)) => Ok(print(&form.text(&self.which.name(one), &value))),
+                Some(Err(errno)) => {
+                    let path = one.name.join("/");
+                    complain(&format!("error: read_param: '{path}': {errno}\n"));
+                    Err(exit::of_errno(-errno.0))
+                }
+                None => status,
+            };
         }
         status
     }
 }
 
-impl Form {
-    /// `is_table`: its value begins behind its name, however few lines it has.
-    fn text(self, parameter: &Parameter, is_table: bool) -> String {
-        match self {
-            Self::Name => parameter.full_name() + "\n",
-            Self::Value => parameter.value.clone(),
-            Self::Both if is_table => format!("{}=\n{}", parameter.full_name(), parameter.value),
-            Self::Both => show::parameter(parameter),
+impl List {
+    fn run(&self, name: &str, context: &Context) -> Ran {
+        let found = self.which.find("list_param", name, context).inspect_err(|_| {
+            let path = path(&self.which.pattern(name));
+            complain(&format!("error: list_param: listing '{path}': {}\n", Errno::ENOENT));
+        })?;
+        for one in found.entries.iter().filter(|one| one.is_directory() || !self.directories_only) {
+            print(&Form::Name.text(&self.which.name(one), ""));
         }
+        Ok(0)
     }
 }
 
-/// Sets parameters of targets of the node and of mounts, given as `mdt.*.root_squash=99:99`.
-pub(super) fn set(parameter: &str, quiet: bool, context: &Context) -> Ran {
-    let Some((pattern, value)) = parameter.split_once('=') else {
-        complain(&format!("error: set_param: {parameter} is not PARAMETER=VALUE\n"));
-        return Err(exit::BAD_PARAM);
-    };
+/// What a pattern selects.
+struct Found {
+    entries: Vec<Entry>,
+    mounted: Vec<Mounted>,
+    /// The names that the node has.
+    of_node: Vec<Listed>,
+}
+
+/// The values of parameters by their names, or why one is not read.
+type Values = BTreeMap<Vec<String>, Result<String, Errno>>;
+
+impl Which {
+    /// Returns the pattern that a word of the command line means.
+    fn pattern(&self, word: &str) -> String {
+        let word = if self.classify { word.trim_end_matches(['@', '=', '/']) } else { word };
+        word.replace('\\', "")
+    }
+
+    /// Returns a name as it is printed.
+    fn name(&self, entry: &Entry) -> String {
+        entry.full_name() + if self.classify { entry.mark() } else { "" }
+    }
+
+    /// Finds what a word selects. Nothing is an error.
+    fn find(&self, command: &str, word: &str, context: &Context) -> Result<Found, Status> {
+        let pattern = self.pattern(word);
+        let mounted = of_mounts(context);
+        let mut names: Vec<Listed> = mounted.iter().map(Mounted::listed).collect();
+        let request = ParameterList { patterns: vec![pattern.clone()], modules: self.modules };
+        let of_node = match context.client.call(&request) {
+            Ok(of_node) => of_node,
+            Err(CallError::Refused(error)) => return Err(failed(CallError::Refused(error))),
+            Err(_) if !select(&pattern, &names, false).is_empty() => Vec::new(),
+            Err(error) => return Err(without_node(command, &pattern, error, context)),
+        };
+        names.extend(of_node.iter().cloned());
+        let mut entries = select(&pattern, &names, self.recursive);
+        if entries.is_empty() {
+            return Err(match self.recursive {
+                true => exit::of_errno(-Errno::ENOENT.0),
+                false => missing(command, &pattern),
+            });
+        }
+        let is_shown = |one: &Entry| {
+            one.is_directory()
+                || ((one.is_readable() || !self.readable) && (one.is_writable() || !self.writable))
+        };
+        entries.retain(is_shown);
+        Ok(Found { entries, mounted, of_node })
+    }
+}
+
+impl Found {
+    /// Reads the values of the files.
+    fn values(&self, modules: bool, context: &Context) -> Result<Values, Status> {
+        let files = self.entries.iter().filter(|one| one.is_readable()).map(|one| &one.name[..]);
+        let files: BTreeSet<&[String]> = files.collect();
+        let is_file = |name: &[String]| files.contains(name);
+        let mut values = Values::new();
+        for one in self.mounted.iter().filter(|one| is_file(one.parts())) {
+            match one.read() {
+                Ok(value) => values.extend(value.map(|value| (value.name, Ok(value.value)))),
+                Err(errno) => drop(values.insert(one.parts().to_vec(), Err(errno))),
+            }
+        }
+        let of_node = self.of_node.iter().filter(|one| is_file(&one.name));
+        let patterns: Vec<String> = of_node.map(|one| one.name.join(".")).collect();
+        for patterns in patterns.chunks(NAMES_MAX) {
+            let request = ParameterShow { patterns: patterns.to_vec(), modules };
+            let read = context.client.call(&request).map_err(failed)?;
+            values.extend(read.into_iter().map(|one| (one.name, Ok(one.value))));
+        }
+        Ok(values)
+    }
+}
+
+/// How many names are asked for at once.
+const NAMES_MAX: usize = 1000;
+
+/// Sets parameters, each given as `mdt.*.root_squash=99:99`, or as a name and a value.
+pub(super) fn set(words: &[String], how: &How, context: &Context) -> Ran {
+    let mut words = words.iter();
     let mut status = Ok(0);
-    let mounted = of_mounts(pattern, context);
-    for one in &mounted {
-        match one.set(value) {
-            Ok(()) if quiet => {}
-            Ok(()) => drop(print(&format!("{}={value}\n", one.name()))),
-            Err(errno) => {
-                let what = format!("setting {}={value}: {errno}", one.path());
-                complain(&format!("error: set_param: {what}\n"));
-                status = status.and(Err(exit::of_errno(-errno.0)));
-            }
-        }
+    while let Some(word) = words.next() {
+        let pair = match word.split_once('=') {
+            Some((name, value)) => Some((name, value)),
+            None => words.next().map(|value| (word.as_str(), value.as_str())),
+        };
+        let Some((name, value)) = pair.filter(|(_, value)| !value.is_empty()) else {
+            let name = word.trim_end_matches('=');
+            complain(&format!("error: set_param: setting {name}: {}\n", Errno::EINVAL));
+            return status.and(Err(exit::BAD_PARAM));
+        };
+        let set = how.set(&name.replace('\\', ""), value, context);
+        status = status.and(set);
     }
-    let request = ParameterSet { pattern: pattern.to_owned(), value: value.to_owned() };
-    match context.client.call(&request) {
-        Ok(set) => {
-            for name in set.iter().filter(|_| !quiet) {
-                print(&format!("{name}={value}\n"));
+    status
+}
+
+/// How parameters are set.
+pub(super) struct How {
+    /// Without printing what was set.
+    pub(super) quiet: bool,
+    /// Those of modules too.
+    pub(super) modules: bool,
+}
+
+impl How {
+    /// Sets parameters of the node, of its targets and of mounts.
+    fn set(&self, pattern: &str, value: &str, context: &Context) -> Ran {
+        let mut status = Ok(0);
+        let mut mounted = of_mounts(context);
+        mounted.retain(|one| one.is_selected(pattern));
+        for one in &mounted {
+            match one.set(value) {
+                Ok(()) if self.quiet => {}
+                Ok(()) => drop(print(&format!("{}={value}\n", one.name()))),
+                Err(errno) => {
+                    status = status.and(Err(not_set(one.path(), value, errno)));
+                }
             }
-            status
         }
-        Err(CallError::Refused(error)) if error.errno == -Errno::ENOENT.0 => match mounted[..] {
-            [] => Err(missing("set_param", pattern)),
-            _ => status,
-        },
-        Err(CallError::Refused(error)) => {
-            complain(&format!("error: set_param: {}\n", error.descr));
-            Err(exit::of_errno(error.errno))
+        let request = ParameterSet {
+            pattern: pattern.to_owned(),
+            value: value.to_owned(),
+            modules: self.modules,
+        };
+        match context.client.call(&request) {
+            Ok(set) => {
+                for name in set.iter().filter(|_| !self.quiet) {
+                    print(&format!("{name}={value}\n"));
+                }
+                status
+            }
+            Err(CallError::Refused(error)) if error.errno == -Errno::ENOENT.0 => {
+                match mounted[..] {
+                    [] => {
+                        missing("set_param", pattern);
+                        Err(refused(&path(pattern), value, Errno::ENOENT))
+                    }
+                    _ => status,
+                }
+            }
+            Err(CallError::Refused(error)) => {
+                let path = path(pattern);
+                let status = not_set(&path, value, Errno(-error.errno));
+                complain(&format!("hint: {}\n", error.descr));
+                Err(status)
+            }
+            Err(_) if !mounted.is_empty() => status,
+            Err(error) => Err(without_node("set_param", pattern, error, context)),
         }
-        Err(_) if !mounted.is_empty() => status,
-        Err(error) => Err(without_node("set_param", pattern, error, context)),
     }
 }
 
-/// Returns what a table or a pattern selects. What is printed without values is not read.
-fn find(
-    command: &str,
-    name: &str,
-    form: Form,
-    context: &Context,
-) -> Result<Vec<Parameter>, Status> {
-    if TABLES.contains(&name) {
-        let value = context.client.get(&format!("/v1/table/{name}")).map_err(failed)?;
-        return Ok(vec![Parameter { name: vec![name.to_owned()], value }]);
-    }
-    let mounted = of_mounts(name, context);
-    let mut found = Vec::new();
-    for one in &mounted {
-        match form {
-            Form::Name => found.push(one.unread()),
-            Form::Both | Form::Value => found.extend(one.read().map_err(|errno| {
-                let what = format!("reading {}: {errno}", one.path());
-                complain(&format!("error: {command}: {what}\n"));
-                exit::of_errno(-errno.0)
-            })?),
-        }
-    }
-    match context.client.call(&ParameterShow { patterns: vec![name.to_owned()] }) {
-        Ok(of_targets) => found.extend(of_targets),
-        Err(CallError::Refused(error)) => return Err(failed(CallError::Refused(error))),
-        Err(_) if !mounted.is_empty() => {}
-        Err(error) => return Err(without_node(command, name, error, context)),
-    }
-    Ok(found)
+/// Reports that a parameter is not set.
+fn not_set(path: &str, value: &str, errno: Errno) -> Status {
+    complain(&format!("error: set_param: setting {path}={value}: {errno}\n"));
+    refused(path, value, errno)
 }
 
-/// Returns the parameters of mounts that a pattern selects.
-fn of_mounts(pattern: &str, context: &Context) -> Vec<Mounted> {
-    if context.is_node_named { Vec::new() } else { mounted::find(pattern) }
+/// The second line of such a report.
+fn refused(path: &str, value: &str, errno: Errno) -> Status {
+    complain(&format!("error: set_param: setting '{path}'='{value}': {errno}\n"));
+    exit::of_errno(-errno.0)
+}
+
+/// Returns the parameters of mounts.
+fn of_mounts(context: &Context) -> Vec<Mounted> {
+    if context.is_node_named { Vec::new() } else { mounted::all() }
 }
 
 /// Reports that nothing is selected on a machine without a node: where something is mounted, none is needed.
@@ -170,8 +331,12 @@ fn without_node(command: &str, name: &str, error: CallError, context: &Context) 
 }
 
 /// Reports that there is no such parameter.
-fn missing(command: &str, name: &str) -> Status {
-    let path = name.replace('.', "/");
-    complain(&format!("error: {command}: param_path '{path}': No such file or directory\n"));
+fn missing(command: &str, pattern: &str) -> Status {
+    let path = path(pattern);
+    complain(&format!("error: {command}: param_path '{path}': {}\n", Errno::ENOENT));
     exit::of_errno(-Errno::ENOENT.0)
+}
+
+fn path(pattern: &str) -> String {
+    pattern.replace('.', "/")
 }

@@ -25,6 +25,9 @@ pub(super) struct Import {
     /// Run the pings and discoveries of the file
     #[arg(short, long, group = "action")]
     exec: bool,
+    /// Report errors as releases before 2.16 did
+    #[arg(short, long)]
+    old_api: bool,
     /// File; standard input by default
     file: Option<PathBuf>,
 }
@@ -40,6 +43,8 @@ pub(super) struct Export {
 
 impl Import {
     pub(super) fn run(self, context: &Context) -> Status {
+        let older = self.old_api.then(|| context.as_before());
+        let context = older.as_ref().unwrap_or(context);
         let source = match read(self.file.as_deref()) {
             Ok(source) => source,
             Err(error) => {

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::{AdminError, DebugCheck, ListNids, RecoveryShow};
+use fulmar_control::api::{AdminError, DebugCheck, DebugPeer, ListNids, RecoveryShow};
 use fulmar_control::config::nid_list;
 use fulmar_control::show::{self, exit};
 use fulmar_lnet_wire::{Nid, NidList};
 
-use crate::context::{Context, Form, Status, print};
+use crate::context::{Context, Form, Status, complain, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -21,6 +21,14 @@ pub(super) enum Command {
         /// NIDs of peers
         #[arg(short, long)]
         peer: bool,
+    },
+    /// Write into the node's log what is known of a NID of a peer
+    ///
+    /// "lctl dk" prints the log. The line has the columns of "lctl get_param peers".
+    Peer {
+        /// NID of the peer
+        #[arg(short = 'k', long)]
+        nid: Option<String>,
     },
     /// Make the node check itself: its credits, queues, buffers and counts against its messages
     ///
@@ -54,6 +62,7 @@ impl Command {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
             Self::Recovery { local, peer } => recovery(local, peer, context),
+            Self::Peer { nid } => peer(nid.as_deref(), context),
             Self::Check { idle, timeout } => check(idle, timeout, context),
             Self::Nidlist { list, nid } => nidlist(&list, nid, context),
         }
@@ -75,6 +84,30 @@ impl CptOfNid {
                 context.refuse(Form::Listing, "cpt-of-nid", "cpt-of-nid", &error)
             }
         }
+    }
+}
+
+const UNNAMED: &str = "--nid must be specified";
+
+fn peer(nid: Option<&str>, context: &Context) -> Status {
+    let nid = match nid.map(|text| (text, text.parse::<Nid>())) {
+        Some((_, Ok(nid))) => Ok(nid),
+        Some((text, Err(error))) => {
+            let descr = format!("badly formatted primary NID: {text}");
+            Err(AdminError::new(Errno::EINVAL, descr).with_hint(error.to_string()))
+        }
+        None if context.json => Err(AdminError::new(Errno::EINVAL, UNNAMED)),
+        None => {
+            // The tool of kernel nodes leaves out the quotes here.
+            complain(&format!(
+                "debug:\n    - peer:\n          errno: -22\n          descr: {UNNAMED}\n"
+            ));
+            return exit::BAD_PARAM;
+        }
+    };
+    match nid {
+        Ok(nid) => context.execute(Form::Classic, "debug", "peer", &DebugPeer { nid }),
+        Err(error) => context.refuse(Form::Classic, "debug", "peer", &error),
     }
 }
 

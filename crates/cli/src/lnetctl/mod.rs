@@ -8,6 +8,7 @@ mod query;
 mod route;
 mod routing;
 mod rules;
+mod setup;
 mod values;
 
 use std::ffi::OsString;
@@ -82,6 +83,10 @@ enum Command {
     Fault(rules::Fault),
     /// Print the CPU partition that serves a NID
     CptOfNid(debug::CptOfNid),
+    /// Set up the routing tables of this machine for several interfaces on one IP network
+    SetupMrrouting,
+    /// Set up the parameters of this machine's kernel for a large network
+    SetupSysctl,
     /// List every command
     #[command(hide = true)]
     ListCommands,
@@ -122,6 +127,9 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 fn execute(words: Vec<OsString>) -> Status {
+    if let Some(status) = shell::list_group(Args::command(), &words) {
+        return status;
+    }
     match Args::try_parse_from(&words) {
         Ok(args) if args.list_commands => shell::list_commands(&Args::command()),
         Ok(Args { command: None, .. }) => {
@@ -162,6 +170,8 @@ fn run(command: Command, context: &Context) -> Status {
         Command::Global(GlobalCommand::Show) => values::global_show(context),
         Command::Debug(command) => command.run(context),
         Command::CptOfNid(args) => args.run(context),
+        Command::SetupMrrouting => setup::routing(context),
+        Command::SetupSysctl => setup::sysctl(context),
         Command::Udsp(command) => command.run(context),
         Command::Fault(command) => command.run(context),
         Command::ListCommands => shell::list_commands(&Args::command()),

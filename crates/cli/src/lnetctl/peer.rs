@@ -17,8 +17,8 @@ pub(super) enum Command {
         #[arg(long = "prim_nid", alias = "prim-nid", value_name = "NID")]
         primary: Option<Nid>,
         /// NIDs of the peer, such as 10.0.[0-1].2@tcp
-        #[arg(long, value_name = "NIDS")]
-        nid: Option<String>,
+        #[arg(long, alias = "ip2nets", value_name = "NIDS")]
+        nid: Vec<String>,
         /// The peer is not multi-rail
         #[arg(long = "non_mr", alias = "non-mr")]
         non_mr: bool,
@@ -32,8 +32,8 @@ pub(super) enum Command {
         #[arg(long = "prim_nid", alias = "prim-nid", value_name = "NID")]
         primary: Option<Nid>,
         /// NIDs to remove; the whole peer by default
-        #[arg(long, value_name = "NIDS")]
-        nid: Option<String>,
+        #[arg(long, alias = "ip2nets", value_name = "NIDS")]
+        nid: Vec<String>,
         /// Remove it even if the primary NID is locked
         #[arg(long)]
         force: bool,
@@ -73,7 +73,7 @@ impl Command {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
             Self::Add { primary, nid, non_mr, lock_prim } => {
-                let request = named(primary, nid.as_deref()).map(|(primary, mut nids)| {
+                let request = named(primary, &nid).map(|(primary, mut nids)| {
                     if !nids.contains(&primary) {
                         nids.insert(0, primary);
                     }
@@ -85,7 +85,7 @@ impl Command {
                     Err(error) => context.refuse(Form::Listing, "add", "peer", &error),
                 }
             }
-            Self::Del { primary, nid, force } => match named(primary, nid.as_deref()) {
+            Self::Del { primary, nid, force } => match named(primary, &nid) {
                 Ok((primary, nids)) => {
                     let request = PeerDel { primary, nids, force };
                     context.execute(Form::Listing, "del", "peer", &request)
@@ -110,12 +110,13 @@ impl Command {
     }
 }
 
-fn named(primary: Option<Nid>, nids: Option<&str>) -> Result<(Nid, Vec<Nid>), AdminError> {
+fn named(primary: Option<Nid>, nids: &[String]) -> Result<(Nid, Vec<Nid>), AdminError> {
     let primary = primary.ok_or_else(|| {
         AdminError::new(Errno::EINVAL, "missing primary NID").with_hint("give it: --prim_nid NID")
     })?;
-    let nids = nids.map(nid_list).transpose().map_err(|error| {
+    let lists = nids.iter().map(|list| nid_list(list));
+    let nids: Vec<Vec<Nid>> = lists.collect::<Result<_, _>>().map_err(|error| {
         AdminError::new(Errno::EINVAL, "invalid NIDs list").with_hint(error.to_string())
     })?;
-    Ok((primary, nids.unwrap_or_default()))
+    Ok((primary, nids.concat()))
 }

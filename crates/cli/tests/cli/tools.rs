@@ -189,7 +189,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ),
     ("lnetctl net set --nid 10.0.0.7@tcp --state down", 234, "errno: -19\n"),
     ("lnetctl debug recovery", 234, "# hint: select NIDs: --local for "),
-    ("lctl add_route 10.0.0.9@tcp", 255, "You must say '--net <network>' before 'add_route'\n"),
+    ("lctl add_route 10.0.0.9@tcp", 1, "You must say '--net <network>' before 'add_route'\n"),
     ("lnetctl net show --net tcp7", 234, "errno: -3\n"),
     ("lnetctl peer add --nid 10.0.0.2@tcp", 234, "descr: ! \"missing primary NID\""),
     (
@@ -214,9 +214,9 @@ const REFUSED: &[(&str, i32, &str)] = &[
         255,
         "lnetctl: 'nest' is not a valid command. See 'lnetctl --list-commands'.\n",
     ),
-    ("lctl conn_list", 255, "You must say '--net <network>' before 'conn_list'\n"),
-    ("lctl --net o2ib conn_list", 255, "Command conn_list not compatible with o2ib NAL\n"),
-    ("lctl which_nid x@y", 234, "Can't parse NID x@y"),
+    ("lctl conn_list", 1, "You must say '--net <network>' before 'conn_list'\n"),
+    ("lctl --net o2ib conn_list", 1, "Command conn_list not compatible with o2ib NAL\n"),
+    ("lctl which_nid x@y", 1, "Can't parse NID x@y"),
     ("--control", 2, "unexpected argument"),
 ];
 
@@ -347,7 +347,7 @@ fn pings_print_answers_and_then_failures() {
     assert!(status == 255 && out.is_empty() && err.contains("descr: \"failed to ping"), "{err}");
     assert_eq!(node.output("lctl ping 10.0.0.2@tcp 5"), "12345-0@lo\n10.0.0.2@tcp\n");
     let (status, out, _) = node.run("lctl ping 10.0.0.99@tcp");
-    assert_eq!((status, out.as_str()), (143, "failed to ping 10.0.0.99@tcp: No route to host\n"));
+    assert_eq!((status, out.as_str()), (113, "failed to ping 10.0.0.99@tcp: No route to host\n"));
 }
 
 #[test]
@@ -432,7 +432,54 @@ fn lctl_prints_the_format_of_lustre() {
     assert_eq!(node.output("lctl which_nid 10.0.0.9@o2ib 10.0.0.9@tcp"), "10.0.0.9@tcp\n");
     let routes = format!("routes=\n{}", recorded("cat /sys/kernel/debug/lnet/routes"));
     assert_eq!(node.output("lctl get_param routes"), routes);
-    assert!(node.output("lctl get_param nis stats").contains("stats=\n0 0 0 7 0 0 0 0 0 0 0\n"));
+    assert!(node.output("lctl get_param nis stats").contains("\nstats=0 0 0 7 0 0 0 0 0 0 0\n"));
+}
+
+#[test]
+fn parameters_are_printed_in_every_form() {
+    let node = Node::start("parameters");
+    let routes = recorded("cat /sys/kernel/debug/lnet/routes");
+    let each_line: String = routes.lines().map(|line| format!("routes={line}\n")).collect();
+    for (words, expected) in [
+        ("get_param -n stats routes", format!("0 0 0 7 0 0 0 0 0 0 0\n{routes}")),
+        ("get_param -N routes stats", "routes\nstats\n".into()),
+        ("get_param -F stats", "stats==0 0 0 7 0 0 0 0 0 0 0\n".into()),
+        ("get_param -NF routes", "routes\n".into()),
+        ("get_param -H routes", each_line),
+        ("get_param -y stats", "stats: 0 0 0 7 0 0 0 0 0 0 0\n".into()),
+        ("get_param -w routes", String::new()),
+        ("get_param -N rout*", "routers\nroutes\n".into()),
+        ("list_param -F *", "buffers\nnis=\npeers=\nrouters\nroutes\nstats=\n".into()),
+        ("list_param -D *", String::new()),
+    ] {
+        assert_eq!(node.output(&format!("lctl {words}")), expected, "{words}");
+    }
+    // What exists is printed beside what does not.
+    let (status, out, err) = node.run("lctl get_param -n nothing stats");
+    assert_eq!((status, out.as_str()), (2, "0 0 0 7 0 0 0 0 0 0 0\n"));
+    assert_eq!(err, "error: get_param: param_path 'nothing': No such file or directory\n");
+    assert_eq!(node.run("lctl get_param -R none"), (2, String::new(), String::new()));
+    let (status, _, err) = node.run("lctl list_param a.b");
+    let second = "error: list_param: listing 'a/b': No such file or directory\n";
+    assert_eq!(status, 2);
+    assert_eq!(
+        err,
+        format!("error: list_param: param_path 'a/b': No such file or directory\n{second}")
+    );
+    let (status, _, err) = node.run("lctl set_param stats=");
+    assert_eq!((status, err.as_str()), (22, "error: set_param: setting stats: Invalid argument\n"));
+}
+
+#[test]
+fn the_commands_of_a_group_are_listed() {
+    let node = Node::start("groups");
+    let listed = node.output("lnetctl route --list-commands");
+    let rows: Vec<Vec<&str>> =
+        listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["quit", "exit", "help", "--help"]);
+    assert_eq!(rows[2..], [vec!["--ignore_errors", "ignore_errors", "add", "del"], vec!["show"]]);
+    assert!(node.output("lctl net_drop list-commands").contains("reset"));
+    assert_eq!(node.run("lnetctl global2 --list-commands").0, 255);
 }
 
 #[test]

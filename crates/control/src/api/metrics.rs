@@ -52,7 +52,7 @@ fn encoded(metrics: impl Collector) -> Result<String, AdminError> {
 }
 
 /// Returns the resident memory of this process, if it is known.
-fn resident_bytes() -> Option<u64> {
+pub fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;

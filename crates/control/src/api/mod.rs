@@ -4,6 +4,7 @@
 //! [`Client`]. By hand: `curl --unix-socket /run/fulmar/control.sock -X POST
 //! http://node/v1/net/show`.
 
+mod changes;
 mod client;
 mod connections;
 mod metrics;
@@ -12,6 +13,7 @@ mod places;
 mod routing;
 mod running;
 mod server;
+mod tables;
 
 #[cfg(test)]
 mod tests;
@@ -19,9 +21,12 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use changes::{NodemapChange, PoolChange};
 pub use client::{CallError, Client};
+pub use metrics::resident_bytes;
 pub use operations::*;
 pub use server::{BindError, Server, ServerHandle};
+pub use tables::{TABLES, table};
 
 /// The maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;

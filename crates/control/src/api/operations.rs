@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::changes::{NodemapChange, PoolChange};
 use crate::config::{
     BuffersConf, FaultAction, FaultConf, GlobalKey, Ip2NetsConf, LnetConf, NetConf, PeerConf,
     RouteConf, UdspConf,
@@ -236,14 +237,21 @@ operations! {
     "target/stop" target_stop(TargetStop) -> Vec<String> {
         Err(AdminError::unsupported("stopping targets"))
     };
-    /// The parameters of targets whose names are selected by any of the patterns, in the order of the
-    /// patterns.
+    /// The parameters of the node and of its targets whose names are selected by any of the patterns, in the
+    /// order of the patterns. Those that cannot be read are left out.
     "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
-    /// Sets the parameters of targets whose names are selected by the pattern, until the node ends. Returns
-    /// their names.
+    /// The names of these parameters, and of those that are only written.
+    "parameter/list" parameter_list(ParameterList) -> Vec<show::Listed> { Ok(Vec::new()) };
+    /// Sets the parameters whose names are selected by the pattern, until the node ends. Returns their names.
     "parameter/set" parameter_set(ParameterSet) -> Vec<String> {
         Err(AdminError::unsupported("setting parameters"))
     };
+    /// Takes the lines of the debug log out of the memory of the node.
+    "debug/dump" debug_dump(DebugDump) -> Dumped { Err(AdminError::unsupported("the debug log")) };
+    /// Writes a line into the log that an administrator can find again.
+    "debug/mark" debug_mark(DebugMark) -> () { Err(AdminError::unsupported("the debug log")) };
+    /// Writes into the log what is known of a NID of a peer.
+    "debug/peer" debug_peer(DebugPeer) -> () { Err(AdminError::unsupported("the debug log")) };
     /// Registers a user of the changelog of an MDT.
     "changelog/register" changelog_register(ChangelogRegister) -> ChangelogUser {
         Err(AdminError::no_mdt("an MDT"))
@@ -266,44 +274,6 @@ operations! {
     };
     /// Executes a command of the selftest console; some take half a minute.
     "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
-}
-
-/// A change of a pool of OSTs, which are given by their names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PoolChange {
-    /// Make it.
-    New,
-    /// Add an OST.
-    Add(String),
-    /// Remove an OST.
-    Remove(String),
-    /// Destroy it.
-    Destroy,
-}
-
-/// A change of nodemaps. All but the first are of the one with a name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum NodemapChange {
-    /// Use them, or not.
-    Activate(bool),
-    Add,
-    Del,
-    /// NIDs such as `10.0.0.[1-9]@tcp`.
-    AddRange(String),
-    DelRange(String),
-    /// A property and its value.
-    Modify(String, String),
-    /// `uid`, `gid` or `projid`, and `CLIENT[-CLIENT]:FS`.
-    AddIdmap(String, String),
-    DelIdmap(String, String),
-    /// The first id in the file system, and how many there are.
-    AddOffset(u32, u32),
-    DelOffset,
-    /// The root of the clients; empty for that of the file system.
-    SetFileset(String),
 }
 
 macro_rules! requests {
@@ -503,10 +473,21 @@ requests! {
     /// See [`Admin::target_stop`]: by its name or UUID, or else by the directory of one or of several, an
     /// absolute path.
     TargetStop { target: String, directory: String, }
-    /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
-    ParameterShow { patterns: Vec<String>, }
+    /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`, and whether parameters of modules
+    /// are meant too.
+    ParameterShow { patterns: Vec<String>, #[serde(default)] modules: bool, }
+    /// See [`Admin::parameter_list`]: all names of which a pattern selects the whole or the first parts.
+    ParameterList { patterns: Vec<String>, #[serde(default)] modules: bool, }
     /// See [`Admin::parameter_set`]: a pattern such as `mdd.*.changelog_mask`.
-    ParameterSet { pattern: String, value: String, }
+    ParameterSet { pattern: String, value: String, #[serde(default)] modules: bool, }
+    /// See [`Admin::debug_dump`]: whether the lines are only taken out.
+    DebugDump { #[serde(default)] discard: bool, }
+    /// The lines of the debug log, each with its line feed.
+    Dumped { lines: Vec<String>, }
+    /// See [`Admin::debug_mark`].
+    DebugMark { text: String, }
+    /// See [`Admin::debug_peer`].
+    DebugPeer { nid: Nid, }
     /// See [`Admin::changelog_register`].
     ChangelogRegister {
         /// The MDT, such as `lv-MDT0000`.

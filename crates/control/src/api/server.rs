@@ -24,16 +24,12 @@ use fulmar_base::Errno;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::operations::{
-    Admin, AdminError, Discover, Lst, NetShow, Operation, PeerShow, Ping, RouteShow, RoutersShow,
-    RoutingShow, StatsShow, routes,
-};
+use super::operations::{Admin, AdminError, Discover, Lst, Operation, Ping, routes};
 use super::places::Limits;
 use super::{
     CONNECTIONS_MAX, PAUSE_MAX, QUERIES_MAX, REPLY_TIMEOUT, REQUEST_BYTES_MAX, REQUEST_TIMEOUT,
-    REQUESTS_MAX, SCRAPERS_MAX, SCRAPES_MAX, connections, metrics,
+    REQUESTS_MAX, SCRAPERS_MAX, SCRAPES_MAX, connections, metrics, tables,
 };
-use crate::show::tables;
 
 /// The mode of the socket: access for the node's user and group.
 const SOCKET_MODE: u32 = 0o660;
@@ -323,25 +319,7 @@ async fn table(
     State(shared): State<Shared>,
     UrlPath(name): UrlPath<String>,
 ) -> Result<String, AdminError> {
-    shared.run(move |admin| unless_failed(admin, |admin| render_table(admin, &name))).await
-}
-
-fn render_table(admin: &dyn Admin, name: &str) -> Result<String, AdminError> {
-    Ok(match name {
-        "nis" => tables::nis(&admin.net_show(NetShow::default())?),
-        "peers" => tables::peers(&admin.peer_show(PeerShow::default())?),
-        "stats" => tables::stats(&admin.stats_show(StatsShow {})?),
-        "routers" => tables::routers(&admin.routers_show(RoutersShow {})?),
-        "routes" => {
-            let routing = admin.routing_show(RoutingShow {})?;
-            tables::routes(&routing, &admin.route_show(RouteShow {})?)
-        }
-        "buffers" => tables::buffers(&admin.routing_show(RoutingShow {})?),
-        _ => {
-            let error = AdminError::new(Errno::ENOENT, format!("there is no table \"{name}\""));
-            return Err(error.with_hint("use nis, peers, stats, routers, routes or buffers"));
-        }
-    })
+    shared.run(move |admin| unless_failed(admin, |admin| tables::table(admin, &name))).await
 }
 
 async fn scrape(State(shared): State<Shared>) -> Result<Response, AdminError> {

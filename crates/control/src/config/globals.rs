@@ -65,6 +65,25 @@ impl GlobalKey {
         }
     }
 
+    /// Returns the name of the module parameter. That of [`Self::Discovery`] is about the contrary.
+    pub fn parameter(self) -> Option<&'static str> {
+        Some(match self {
+            Self::NumaRange => "lnet_numa_range",
+            Self::MaxInterfaces => "lnet_interfaces_max",
+            Self::Discovery => "lnet_peer_discovery_disabled",
+            Self::DropAsymRoute => "lnet_drop_asym_route",
+            Self::RetryCount => "lnet_retry_count",
+            Self::TransactionTimeout => "lnet_transaction_timeout",
+            Self::HealthSensitivity => "lnet_health_sensitivity",
+            Self::RecoveryInterval => "lnet_recovery_interval",
+            Self::RouterSensitivity => "router_sensitivity_percentage",
+            Self::LndTimeout => return None,
+            Self::ResponseTracking => "lnet_response_tracking",
+            Self::RecoveryLimit => "lnet_recovery_limit",
+            Self::MaxRecoveryPingInterval => "lnet_max_recovery_ping_interval",
+        })
+    }
+
     /// Returns the smallest and the largest value.
     pub fn range(self) -> (u32, u32) {
         match self {

@@ -185,6 +185,11 @@ impl Parameters {
         of_module.find(|((_, n), _)| *n == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the names and texts of all parameters.
+    pub fn configured(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.values.iter().map(|((_, name), value)| (*name, value.as_str()))
+    }
+
     /// Returns the number of a parameter.
     pub fn number(&self, module: Module, name: &str) -> Option<i64> {
         let text = self.text(module, name)?;
@@ -298,26 +303,16 @@ impl Parameters {
     /// # Errors
     /// If a value conflicts with others.
     pub fn globals(&self) -> Result<Globals, String> {
-        let names = [
-            (GlobalKey::NumaRange, "lnet_numa_range"),
-            (GlobalKey::MaxInterfaces, "lnet_interfaces_max"),
-            (GlobalKey::DropAsymRoute, "lnet_drop_asym_route"),
-            (GlobalKey::RetryCount, "lnet_retry_count"),
-            (GlobalKey::TransactionTimeout, "lnet_transaction_timeout"),
-            (GlobalKey::HealthSensitivity, "lnet_health_sensitivity"),
-            (GlobalKey::RecoveryInterval, "lnet_recovery_interval"),
-            (GlobalKey::RouterSensitivity, "router_sensitivity_percentage"),
-            (GlobalKey::ResponseTracking, "lnet_response_tracking"),
-            (GlobalKey::RecoveryLimit, "lnet_recovery_limit"),
-            (GlobalKey::MaxRecoveryPingInterval, "lnet_max_recovery_ping_interval"),
-        ];
-        let given = |(key, name)| Some((key, self.number(Module::Lnet, name)? as u32));
-        let mut values: Vec<(GlobalKey, u32)> = names.into_iter().filter_map(given).collect();
+        let given = |key: GlobalKey| {
+            let number = self.number(Module::Lnet, key.parameter()?)? as u32;
+            // The parameter is about the contrary.
+            let is_off = key == GlobalKey::Discovery;
+            Some((key, if is_off { u32::from(number == 0) } else { number }))
+        };
+        let mut values: Vec<(GlobalKey, u32)> =
+            GlobalKey::ALL.into_iter().filter_map(given).collect();
         // A value that is too small means the default.
         values.retain(|(key, n)| *key != GlobalKey::MaxInterfaces || *n >= key.range().0);
-        if let Some(disabled) = self.number(Module::Lnet, "lnet_peer_discovery_disabled") {
-            values.push((GlobalKey::Discovery, u32::from(disabled == 0)));
-        }
         let mut result = Globals::default();
         globals::set_all(&mut result, &values)?;
         Ok(result)

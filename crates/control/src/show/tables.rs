@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use fulmar_lnet::views::PeerNi;
 use fulmar_lnet_wire::Nid;
 
 use super::model::{Connection, Net, Reply, SocklndInterface, SocklndPeer};
@@ -67,6 +68,22 @@ pub fn peers(peers: &[Peer]) -> String {
         );
     }
     out
+}
+
+/// The line of a NID of a peer in the log: the columns of the file `peers` without `last`.
+pub fn peer_line(ni: &PeerNi) -> String {
+    format!(
+        "{:<24} {:>4} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {}",
+        ni.nid.to_string(),
+        ni.refcount,
+        state(ni.alive),
+        ni.credits_max,
+        ni.router_credits,
+        ni.router_credits_min,
+        ni.credits,
+        ni.credits_min,
+        ni.queued_bytes
+    )
 }
 
 /// The file `stats`: 11 numbers.

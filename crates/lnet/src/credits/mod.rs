@@ -143,6 +143,21 @@ impl CreditTable {
         self.peers.get(id.0).is_none_or(PeerCredits::is_idle)
     }
 
+    /// Makes the present credits of interfaces the lowest so far.
+    pub(crate) fn forget_ni_minima(&mut self) {
+        self.nis.iter_mut().for_each(|(_, credits)| credits.forget_minimum());
+    }
+
+    /// The same for those of peer NIs.
+    pub(crate) fn forget_peer_ni_minima(&mut self) {
+        for name in self.peers.names() {
+            if let Some(peer) = self.peers.get_mut(name) {
+                peer.tx.forget_minimum();
+                peer.router.forget_minimum();
+            }
+        }
+    }
+
     pub(crate) fn ni_level(&self, id: NiId) -> Level {
         self.ni(id).map(Credits::level).unwrap_or_default()
     }

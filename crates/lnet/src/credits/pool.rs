@@ -36,6 +36,11 @@ impl Credits {
         Self { max, current: max, min: max, waiting: VecDeque::new() }
     }
 
+    /// Makes the present value the lowest so far.
+    pub(super) fn forget_minimum(&mut self) {
+        self.min = self.current;
+    }
+
     /// Takes a credit for `message` and returns true, or puts it at the end of the queue.
     pub(super) fn take(&mut self, message: MessageId) -> bool {
         self.current -= 1;

@@ -177,6 +177,16 @@ impl Lnet {
         self.counters.alive_max = self.counters.alive;
     }
 
+    /// Makes the present credits of all interfaces the lowest that they had.
+    pub fn reset_ni_minima(&mut self) {
+        self.credits.forget_ni_minima();
+    }
+
+    /// Makes the present credits of all NIDs of peers the lowest that they had.
+    pub fn reset_peer_minima(&mut self) {
+        self.credits.forget_peer_ni_minima();
+    }
+
     /// Returns what a ping of this node answers.
     pub fn ping_info(&self) -> PingInfo {
         self.own_info()

@@ -54,6 +54,13 @@ fn queued_messages_leave_in_order_one_for_each_credit() {
     s.lnet.is_idle().unwrap();
     let ni = peer_ni(&s);
     assert_eq!((ni.credits, ni.credits_min, ni.queued_bytes), (2, -5, 0));
+    let own = |s: &Script| s.lnet.nis()[1].clone();
+    let before = own(&s);
+    assert!(before.credits_min < before.credits);
+    s.lnet.reset_peer_minima();
+    assert_eq!((peer_ni(&s).credits_min, own(&s).credits_min), (2, before.credits_min));
+    s.lnet.reset_ni_minima();
+    assert_eq!(own(&s).credits_min, before.credits);
 }
 
 #[test]

@@ -137,6 +137,11 @@ impl Node {
         ran(&mut self.tool(words))
     }
 
+    /// Runs a command whose words may have blanks.
+    pub(crate) fn run_words(&self, words: &[String]) -> Ran {
+        ran(self.tool("").args(words))
+    }
+
     /// Runs `lst` in the session of a key.
     pub(crate) fn lst(&self, key: u32, words: &str) -> Ran {
         ran(self.tool(&format!("lst {words}")).env("LST_SESSION", key.to_string()))

@@ -3,6 +3,7 @@
 mod broken;
 mod changelogs;
 mod crowds;
+mod debug;
 mod failures;
 pub(crate) mod lab;
 mod live;
@@ -67,7 +68,7 @@ fn nodes_show_their_connections_and_credits() {
     assert_eq!(a.output("lctl --net tcp disconnect 127.0.0.3@tcp"), "");
     a.wait_for_output("lctl --net tcp conn_list", "<no connections>\n");
     let (status, _, err) = a.run("lctl --net tcp disconnect 127.0.0.9@tcp");
-    assert_eq!((status, err.as_str()), (254, "lctl: no connection with 127.0.0.9@tcp on tcp\n"));
+    assert_eq!((status, err.as_str()), (2, "lctl: no connection with 127.0.0.9@tcp on tcp\n"));
     a.output("lnetctl ping 127.0.0.3@tcp");
     for (table, head, nid) in [
         (

@@ -1,0 +1,100 @@
+//! `lctl debug_kernel`, `clear`, `mark` and `debug_list`: the debug log of the node. Spec: lnet-admin §20.8.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Subcommand;
+use fulmar_control::api::{DebugDump, DebugMark};
+use fulmar_control::masks::Masks;
+use fulmar_control::show::exit;
+
+use super::{Ran, failed};
+use crate::context::{Context, complain, print};
+
+/// The longest text of a mark in bytes.
+const MARK_MAX: usize = 255;
+
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+pub(super) enum Command {
+    /// Print the debug log of the node, which is empty then
+    ///
+    /// It has the latest lines, 5 MB of them: "set_param debug_mb=N" changes that while the node runs. "set_param
+    /// debug=+net" adds a line for each message; warnings, errors and what is for the administrator are always there.
+    #[command(visible_alias = "dk")]
+    DebugKernel {
+        /// File to write; standard output by default
+        file: Option<PathBuf>,
+    },
+    /// Empty the debug log of the node
+    Clear,
+    /// Write a line into the log that can be found again
+    Mark {
+        /// Its text; the time by default
+        text: Vec<String>,
+    },
+    /// List the subsystems or the types of the debug log
+    DebugList {
+        /// subs or types
+        #[arg(value_parser = ["subs", "types"])]
+        what: String,
+    },
+}
+
+impl Command {
+    pub(super) fn run(self, context: &Context) -> Ran {
+        match self {
+            Self::DebugKernel { file } => dump(file.as_deref(), context),
+            Self::Clear => {
+                context.client.call(&DebugDump { discard: true }).map_err(failed)?;
+                Ok(0)
+            }
+            Self::Mark { text } => mark(&text, context),
+            Self::DebugList { what } => Ok(print(&list(&what))),
+        }
+    }
+}
+
+fn dump(file: Option<&Path>, context: &Context) -> Ran {
+    let lines = context.client.call(&DebugDump { discard: false }).map_err(failed)?.lines;
+    let text = lines.concat();
+    match file {
+        None => drop(print(&text)),
+        Some(path) => {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+            written.map_err(|error| {
+                complain(&format!("lctl: cannot write {}: {error}\n", path.display()));
+                exit::FAILED
+            })?;
+        }
+    }
+    let count = lines.len();
+    Ok(print(&format!("Debug log: {count} lines, {count} kept, 0 dropped, 0 bad.\n")))
+}
+
+fn mark(text: &[String], context: &Context) -> Ran {
+    let mut text = text.join(" ");
+    if text.is_empty() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        text = format!("{} s since 1970", now.as_secs());
+    }
+    let end = (0..=MARK_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+    context.client.call(&DebugMark { text }).map_err(failed)?;
+    Ok(0)
+}
+
+fn list(what: &str) -> String {
+    let (title, all, masks) = match what {
+        "subs" => ("Subsystems", "all_subs", Masks::Subsystems),
+        _ => ("Types", "all_types", Masks::Types),
+    };
+    let names = masks.names().iter().filter(|name| !name.is_empty());
+    let names: String = names.map(|name| format!(", {name}")).collect();
+    format!("{title}: {all}{names}\n")
+}
