@@ -6,8 +6,11 @@
 
 mod client;
 mod connections;
+mod live;
 mod metrics;
 mod operations;
+mod page;
+mod place;
 mod places;
 mod routing;
 mod server;
@@ -20,6 +23,8 @@ use std::time::Duration;
 
 pub use client::{CallError, Client};
 pub use operations::*;
+pub use page::PAGE;
+pub use place::Place;
 pub use server::{BindError, Server, ServerHandle};
 
 /// The maximum length of a request in bytes.
@@ -37,6 +42,8 @@ pub const CONNECTIONS_MAX: usize = 64;
 pub const SCRAPERS_MAX: usize = 8;
 /// The timeout of a request, from the start of its connection.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes of a sample, which may come from another machine.
+pub const SAMPLE_BYTES_MAX: usize = 8 << 20;
 /// The longest time in which a client reads nothing of its reply.
 pub const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The longest time in which a client reads its whole reply.
