@@ -6,7 +6,7 @@ mod changelog;
 mod devices;
 mod faults;
 mod mgs;
-mod mounted;
+pub(crate) mod mounted;
 mod nodemap;
 mod parameters;
 

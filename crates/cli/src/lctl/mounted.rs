@@ -17,13 +17,23 @@ pub(super) struct Mounted {
     parts: Vec<String>,
 }
 
+/// Returns the values of the parameters of all mounts that any of the patterns selects, as far as they are known.
+pub(crate) fn read_all(patterns: &[&str]) -> Vec<Parameter> {
+    let all = find_by(|parts| patterns.iter().any(|pattern| pattern::selects(pattern, parts)));
+    all.iter().filter_map(|one| one.read().ok().flatten()).collect()
+}
+
 /// Returns the parameters of all mounts that a pattern selects.
 pub(super) fn find(selected: &str) -> Vec<Mounted> {
+    find_by(|parts| pattern::selects(selected, parts))
+}
+
+fn find_by(is_selected: impl Fn(&[String]) -> bool) -> Vec<Mounted> {
     let mut found = Vec::new();
     for mount in mounts() {
         for path in names(&mount) {
             let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
-            if pattern::selects(selected, &parts) {
+            if is_selected(&parts) {
                 found.push(Mounted { mount: mount.clone(), path, parts });
             }
         }

@@ -12,4 +12,5 @@ mod mounts;
 mod nodes;
 mod sim;
 mod tools;
+mod top;
 mod tune;
