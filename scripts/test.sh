@@ -8,6 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/need.sh rust build-essential tshark iperf3 iproute2 haproxy procps
+# Shows the web page in tests; without it they print a line NOT RUN.
+scripts/need.sh chromium || true
 export PATH=$PATH:/usr/sbin:/sbin
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -8,7 +8,7 @@ mod devices;
 mod entries;
 mod faults;
 mod mgs;
-mod mounted;
+pub(crate) mod mounted;
 mod nodemap;
 mod parameters;
 

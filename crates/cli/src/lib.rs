@@ -28,6 +28,7 @@ mod reach;
 mod shell;
 mod sim;
 mod target;
+mod top;
 mod trace;
 mod tune;
 mod up;
@@ -60,6 +61,7 @@ enum Command {
     Lfs(lfs::Args),
     Cp(cp::Args),
     Warmup(warmup::Args),
+    Top(top::Args),
     Trace(trace::Args),
     Mount(mount::Args),
     Tune(tune::Args),
@@ -101,6 +103,7 @@ pub fn main() -> ExitCode {
         Command::Lfs(args) => lfs::main(args),
         Command::Cp(args) => cp::main(&args),
         Command::Warmup(args) => warmup::main(&args),
+        Command::Top(args) => top::main(args),
         Command::Trace(args) => trace::main(&args),
         Command::Mount(args) => mount::main(&args),
         Command::Demo(args) => demo::main(args),

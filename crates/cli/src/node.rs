@@ -49,7 +49,8 @@ pub(crate) struct Args {
     /// $XDG_RUNTIME_DIR/fulmar/control.sock]
     #[arg(long, env = "FULMAR_CONTROL", hide_env_values = true, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Address and port to serve /metrics for Prometheus, such as 127.0.0.1:9988
+    /// Address and port to serve a web page of what "fulmar top" shows, and /metrics for
+    /// Prometheus, such as 127.0.0.1:9988
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
     /// Check the configuration, report errors, and exit

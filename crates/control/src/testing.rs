@@ -29,6 +29,8 @@ struct State {
     health: u32,
     globals: Globals,
     stats: show::Stats,
+    targets: Vec<show::Target>,
+    parameters: Vec<show::Parameter>,
     /// Why the node has failed, if it has.
     failure: Option<String>,
 }
@@ -64,6 +66,8 @@ impl FakeNode {
             health: 1000,
             globals,
             stats,
+            targets: Vec::new(),
+            parameters: Vec::new(),
             failure: None,
         }))
     }
@@ -71,6 +75,25 @@ impl FakeNode {
     /// Makes the node fail.
     pub fn fail(&self, why: &str) {
         self.state().failure = Some(why.to_owned());
+    }
+
+    /// Changes the statistics of the node.
+    pub fn count(&self, change: impl FnOnce(&mut show::Stats)) {
+        change(&mut self.state().stats);
+    }
+
+    /// Adds a target, or replaces the one of this name and its parameters.
+    pub fn serve(&self, target: show::Target, parameters: Vec<show::Parameter>) {
+        let mut state = self.state();
+        state.targets.retain(|known| known.name != target.name);
+        state.parameters.retain(|known| !known.name.contains(&target.name));
+        state.targets.push(target);
+        state.parameters.extend(parameters);
+    }
+
+    /// Adds traffic that the node has forwarded.
+    pub fn forward(&self, transit: views::Transit) {
+        self.state().routing.transits.push(transit);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -404,6 +427,17 @@ impl Admin for FakeNode {
     fn debug_check(&self, request: DebugCheck) -> Result<Checked, AdminError> {
         let left = "invariant 3: 1 messages are left".to_owned();
         Ok(Checked { broken: if request.idle { vec![left] } else { Vec::new() } })
+    }
+
+    fn target_show(&self, _: TargetShow) -> Result<Vec<show::Target>, AdminError> {
+        Ok(self.state().targets.clone())
+    }
+
+    fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>, AdminError> {
+        let is_selected = |one: &&show::Parameter| {
+            request.patterns.iter().any(|pattern| one.is_selected(pattern))
+        };
+        Ok(self.state().parameters.iter().filter(is_selected).cloned().collect())
     }
 
     fn route_show(&self, _: RouteShow) -> Result<Vec<show::Route>, AdminError> {

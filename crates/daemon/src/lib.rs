@@ -154,7 +154,7 @@ pub fn run_observed<T>(
     }
     tracing::info!("control socket: {}", server.path().display());
     if let Some(address) = server.metrics_address() {
-        tracing::info!("metrics: http://{address}/metrics");
+        tracing::info!("web page: http://{address}/ (metrics: http://{address}/metrics)");
     }
     let socket = server.path().to_owned();
     let beside = beside(&node);

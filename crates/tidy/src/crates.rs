@@ -10,7 +10,7 @@ use crate::repository::read;
 /// row are independent of each other.
 pub const LAYERS: &[&[&str]] = &[
     &["base", "text"],
-    &["wire", "tune"],
+    &["wire", "tune", "top"],
     &["lnet-wire", "store", "tasks"],
     &["lustre-wire"],
     &["lnd", "checksum", "nodemap"],

@@ -24,6 +24,7 @@ pub const PURE: &[&str] = &[
     "node",
     "sim",
     "tune",
+    "top",
 ];
 
 /// Crates that may contain `unsafe`.

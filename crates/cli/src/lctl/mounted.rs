@@ -35,6 +35,13 @@ fn of_mount(mount: PathBuf) -> Vec<Mounted> {
     names(&mount).into_iter().map(named).collect()
 }
 
+/// Returns the values of the parameters of all mounts that any of the patterns selects, as far as they are known.
+pub(crate) fn read_all(patterns: &[&str]) -> Vec<Parameter> {
+    let is_selected =
+        |one: &&Mounted| patterns.iter().any(|pattern| pattern::selects(pattern, &one.parts));
+    all().iter().filter(is_selected).filter_map(|one| one.read().ok().flatten()).collect()
+}
+
 /// Returns the names of all parameters of a mount; none of one whose process is gone.
 fn names(mount: &Path) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();

@@ -14,4 +14,5 @@ mod nodes;
 mod packages;
 mod sim;
 mod tools;
+mod top;
 mod tune;

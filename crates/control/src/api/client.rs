@@ -9,6 +9,7 @@ use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
 use super::operations::{AdminError, Operation};
@@ -39,6 +40,16 @@ pub enum CallError {
     /// The node refused the request.
     #[error(transparent)]
     Refused(#[from] AdminError),
+    /// No node answers at an address of another machine.
+    #[error(
+        "no node answers at {address} ({reason}): its address and port are those of \"fulmar node --metrics\" there"
+    )]
+    Unreachable {
+        /// The address and port.
+        address: String,
+        /// Why not.
+        reason: String,
+    },
     /// The answer is not that of a node of this release.
     #[error("invalid answer at {path}: {reason}; is it a node of this release?")]
     Garbled {
@@ -101,7 +112,8 @@ impl Client {
             .map_err(|error| self.garbled(error))?;
         let (status, reply) = runtime.block_on(async {
             let stream = UnixStream::connect(&self.path).await.map_err(|e| self.no_node(e))?;
-            self.exchange(stream, method, path, body).await.map_err(|error| self.garbled(error))
+            let limit = REPLY_BYTES_MAX;
+            exchange(stream, method, path, body, limit).await.map_err(|error| self.garbled(error))
         })?;
         if status == StatusCode::OK {
             return Ok(reply);
@@ -112,31 +124,7 @@ impl Client {
         }
     }
 
-    async fn exchange(
-        &self,
-        stream: UnixStream,
-        method: Method,
-        path: &str,
-        body: Vec<u8>,
-    ) -> Result<(StatusCode, Vec<u8>), Box<dyn std::error::Error + Send + Sync>> {
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "node")
-            .header("content-type", "application/json")
-            .header("connection", "close")
-            .body(Full::new(Bytes::from(body)))?;
-        let driver = tokio::spawn(connection);
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), REPLY_BYTES_MAX).collect().await?;
-        driver.abort();
-        Ok((status, body.to_bytes().to_vec()))
-    }
-
-    fn no_node(&self, error: io::Error) -> CallError {
+    pub(super) fn no_node(&self, error: io::Error) -> CallError {
         let path = self.path.clone();
         match error.kind() {
             io::ErrorKind::PermissionDenied => CallError::Forbidden { path },
@@ -147,7 +135,35 @@ impl Client {
         }
     }
 
-    fn garbled(&self, reason: impl ToString) -> CallError {
+    pub(super) fn garbled(&self, reason: impl ToString) -> CallError {
         CallError::Garbled { path: self.path.clone(), reason: reason.to_string() }
     }
+}
+
+/// Sends a request on a new connection. A reply of more bytes than `limit` is an error.
+pub(super) async fn exchange<S>(
+    stream: S,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+    limit: usize,
+) -> Result<(StatusCode, Vec<u8>), Box<dyn std::error::Error + Send + Sync>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "node")
+        .header("content-type", "application/json")
+        .header("connection", "close")
+        .body(Full::new(Bytes::from(body)))?;
+    let driver = tokio::spawn(connection);
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), limit).collect().await?;
+    driver.abort();
+    Ok((status, body.to_bytes().to_vec()))
 }

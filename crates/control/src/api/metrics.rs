@@ -4,6 +4,7 @@ use std::fmt;
 
 use fulmar_base::Errno;
 use fulmar_lnet::views::{ByType, PeerNi, Pool, Quantiles, Traffic, Transit};
+use fulmar_top::Target;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -11,6 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::live;
 use super::operations::{
     Admin, AdminError, Counters, NetShow, PeerShow, RouteShow, RoutersShow, RoutingShow, StatsShow,
 };
@@ -36,6 +38,7 @@ pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
         routers: admin.routers_show(RoutersShow {})?,
         routing: admin.routing_show(RoutingShow {})?,
         socklnd: admin.socklnd_counters(Counters {})?,
+        targets: live::targets(admin)?,
         resident_bytes: resident_bytes(),
     };
     // The failure may have been in the middle of that.
@@ -78,6 +81,7 @@ struct Scrape {
     routers: Vec<Router>,
     routing: Routing,
     socklnd: SocklndCounters,
+    targets: Vec<Target>,
     resident_bytes: Option<u64>,
 }
 
@@ -95,6 +99,7 @@ impl Collector for Scrape {
         self.peer_nis(&mut out)?;
         self.routes(&mut out)?;
         self.router(&mut out)?;
+        self.targets(&mut out)?;
         for (name, help, value) in self.socklnd.named() {
             out.counters(&format!("fulmar_socklnd_{name}"), help.trim(), [(vec![], value)])?;
         }
@@ -263,6 +268,57 @@ impl Scrape {
         let help = "The time from receiving to sending a forwarded message in nanoseconds.";
         let latency = transits().map(|t| (labels(t), &t.latency));
         out.delays("fulmar_forwarding_latency_nanoseconds", help, latency)
+    }
+}
+
+/// Targets, named as in `lctl dl`.
+impl Scrape {
+    fn targets(&self, out: &mut Out<'_>) -> fmt::Result {
+        let labels = |one: &Target| vec![("target", one.name.clone())];
+        let gauges: [Gauge<Target>; 3] = [
+            ("fulmar_target_served", "1 if the target is served.", |one| {
+                one.error.is_none().into()
+            }),
+            ("fulmar_target_clients", "Clients that are connected, also other targets.", |one| {
+                one.clients as i64
+            }),
+            ("fulmar_target_granted_bytes", "What clients may write without asking.", |one| {
+                one.granted as i64
+            }),
+        ];
+        for (name, help, value) in gauges {
+            out.gauges(name, help, self.targets.iter().map(|one| (labels(one), value(one))))?;
+        }
+        let sizes: [Gauge<Target>; 2] = [
+            ("fulmar_target_size_bytes", "The size of the target.", |one| one.size_kib as i64),
+            ("fulmar_target_free_bytes", "What of it is free.", |one| one.free_kib as i64),
+        ];
+        for (name, help, kib) in sizes {
+            let with_size = self.targets.iter().filter(|one| one.size_kib > 0);
+            out.gauges(
+                name,
+                help,
+                with_size.map(|one| (labels(one), kib(one).saturating_mul(1024))),
+            )?;
+        }
+        let counted = |with_bytes: bool| {
+            let all =
+                self.targets.iter().flat_map(|one| one.counters.iter().map(move |n| (one, n)));
+            all.filter(move |(_, counter)| counter.name.ends_with("_bytes") == with_bytes)
+        };
+        let bytes = counted(true).map(|(one, counter)| {
+            let direction = counter.name.trim_end_matches("_bytes").to_owned();
+            ([labels(one), vec![("direction", direction)]].concat(), counter.sum)
+        });
+        out.counters("fulmar_target_bytes", "Bytes read and written by clients.", bytes)?;
+        let operations = counted(false).map(|(one, counter)| {
+            ([labels(one), vec![("operation", counter.name.clone())]].concat(), counter.samples)
+        });
+        out.counters("fulmar_target_operations", "Operations for clients.", operations)?;
+        let times = counted(false).map(|(one, counter)| {
+            ([labels(one), vec![("operation", counter.name.clone())]].concat(), counter.sum)
+        });
+        out.counters("fulmar_target_microseconds", "The time that they took.", times)
     }
 }
 

@@ -7,8 +7,11 @@
 mod changes;
 mod client;
 mod connections;
+mod live;
 mod metrics;
 mod operations;
+mod page;
+mod place;
 mod places;
 mod routing;
 mod running;
@@ -25,6 +28,8 @@ pub use changes::{NodemapChange, PoolChange};
 pub use client::{CallError, Client};
 pub use metrics::resident_bytes;
 pub use operations::*;
+pub use page::PAGE;
+pub use place::Place;
 pub use server::{BindError, Server, ServerHandle};
 pub use tables::{TABLES, table};
 
@@ -43,6 +48,8 @@ pub const CONNECTIONS_MAX: usize = 64;
 pub const SCRAPERS_MAX: usize = 8;
 /// The timeout of a request, from the start of its connection.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes of a sample, which may come from another machine.
+pub const SAMPLE_BYTES_MAX: usize = 8 << 20;
 /// The longest time in which a client reads nothing of its reply.
 pub const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The longest time in which a client reads its whole reply.

@@ -3,8 +3,11 @@
 //! ```text
 //! POST /v1/net/show      JSON in, JSON out: one path for each operation
 //! GET  /v1/table/nis     the statistics files, as text
-//! GET  /metrics          for Prometheus; the only path of the TCP port
+//! GET  /metrics          for Prometheus
+//! GET  /                 the web page, with what it shows: [`page`](super::page)
 //! ```
+//!
+//! The TCP port has only the last two, which change nothing.
 
 use std::fs;
 use std::future::Future;
@@ -14,21 +17,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path as UrlPath, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::{Json, Router};
 use fulmar_base::Errno;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::live::Live;
 use super::operations::{Admin, AdminError, Discover, Lst, Operation, Ping, routes};
 use super::places::Limits;
 use super::{
     CONNECTIONS_MAX, PAUSE_MAX, QUERIES_MAX, REPLY_TIMEOUT, REQUEST_BYTES_MAX, REQUEST_TIMEOUT,
-    REQUESTS_MAX, SCRAPERS_MAX, SCRAPES_MAX, connections, metrics, tables,
+    REQUESTS_MAX, SCRAPERS_MAX, SCRAPES_MAX, connections, metrics, page, tables,
 };
 
 /// The mode of the socket: access for the node's user and group.
@@ -131,11 +135,12 @@ impl Server {
         admin: Arc<dyn Admin>,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let shared = Shared::new(admin.clone(), REQUESTS_MAX);
-        let public = Router::new().route("/metrics", get(scrape));
+        let live = Arc::new(Live::new());
+        let shared = Shared::new(admin.clone(), live.clone(), REQUESTS_MAX);
+        let public = page::routes().route("/metrics", get(scrape));
         let control = routes()
+            .merge(public.clone())
             .route("/v1/table/{name}", get(table))
-            .route("/metrics", get(scrape))
             .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
             .with_state(shared);
         let sockets = tokio::net::UnixListener::from_std(self.control)?;
@@ -147,7 +152,7 @@ impl Server {
                 Some(ports) => {
                     let accept = async || ports.accept().await.map(|(stream, _)| stream);
                     let limits = Limits { connections: SCRAPERS_MAX, ..self.limits };
-                    let public = public.with_state(Shared::new(admin, SCRAPES_MAX));
+                    let public = public.with_state(Shared::new(admin, live, SCRAPES_MAX));
                     connections::serve(accept, public, limits).await;
                 }
                 None => std::future::pending().await,
@@ -222,14 +227,15 @@ fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
 #[derive(Clone)]
 pub(super) struct Shared {
     admin: Arc<dyn Admin>,
+    pub(super) live: Arc<Live>,
     requests: Arc<Semaphore>,
     queries: Arc<Semaphore>,
 }
 
 impl Shared {
-    fn new(admin: Arc<dyn Admin>, requests: usize) -> Self {
+    fn new(admin: Arc<dyn Admin>, live: Arc<Live>, requests: usize) -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
-        Self { admin, requests: places(requests), queries: places(QUERIES_MAX) }
+        Self { admin, live, requests: places(requests), queries: places(QUERIES_MAX) }
     }
 
     /// Answers a request that asks other nodes.
@@ -245,7 +251,7 @@ impl Shared {
     }
 
     /// Answers any other request.
-    async fn run<T: Send + 'static>(
+    pub(super) async fn run<T: Send + 'static>(
         self,
         f: impl FnOnce(&dyn Admin) -> Result<T, AdminError> + Send + 'static,
     ) -> Result<T, AdminError> {

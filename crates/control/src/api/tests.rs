@@ -176,18 +176,25 @@ fn only_so_many_peers_have_metrics() {
 }
 
 #[test]
-fn the_metrics_port_serves_nothing_else() {
+fn the_metrics_port_serves_only_what_changes_nothing() {
     let node = start("port");
-    let get = |path: &str| {
+    let ask = |method: &str, path: &str| {
         let mut stream = std::net::TcpStream::connect(node.metrics).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
         reply
     };
-    let metrics = get("/metrics");
+    let metrics = ask("GET", "/metrics");
     assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("fulmar_ni_up{"), "{metrics}");
-    assert!(get("/v1/table/nis").starts_with("HTTP/1.1 404"));
+    for path in ["/", "/v1/view", "/v1/sample"] {
+        assert!(ask("GET", path).starts_with("HTTP/1.1 200"), "{path}");
+    }
+    for (method, path) in
+        [("GET", "/v1/table/nis"), ("POST", "/v1/net/show"), ("POST", "/v1/net/del")]
+    {
+        assert!(ask(method, path).starts_with("HTTP/1.1 404"), "{path}");
+    }
 }
 
 /// What slow clients send: nothing, a part of the head of a request, and a part of its body.
