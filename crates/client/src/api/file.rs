@@ -13,9 +13,10 @@ use crate::data::state::{OpenKey, Part};
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
 use crate::files::caller::Caller;
+use crate::files::close::Closed;
 use crate::files::kept::HandleKey;
 use crate::files::mount::Open;
-use crate::files::open::{Closed, OpenOptions, Opened};
+use crate::files::open::{OpenOptions, Opened};
 use crate::files::operations::Op;
 use crate::machine::context::Context;
 

@@ -4,6 +4,7 @@ pub(crate) mod ahead;
 pub(crate) mod attributes;
 pub(crate) mod caller;
 pub(crate) mod change;
+pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod directory;
 pub(crate) mod figures;
