@@ -317,12 +317,20 @@ impl Filesystem for Front {
         owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        let flush = |state: Arc<State>, handle: Arc<Handle>| async move {
-            let written = handle.file.written().await;
-            let unlocked = state.owners.release(&state.file_system, handle.file.fid(), owner.0);
-            unlocked.await.and(written)
+        let Some(handle) = self.state.handles.get(handle.0) else {
+            return reply.fail(Errno::EBADF);
         };
-        self.on_handle(reply, handle, flush, |reply, ()| reply.ok());
+        let (file, written) = (handle.file.fid(), handle.file.written());
+        if !self.state.owners.may_have_locks(file, owner.0) {
+            return match written {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.fail(errno),
+            };
+        }
+        let unlock = |state: Arc<State>| async move {
+            state.owners.release(&state.file_system, file, owner.0).await.and(written)
+        };
+        self.run(reply, unlock, |reply, ()| reply.ok());
     }
 
     fn release(

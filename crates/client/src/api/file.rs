@@ -268,9 +268,8 @@ impl File {
     ///
     /// # Errors
     /// What the servers have said, once.
-    pub async fn written(&self) -> Result<(), Errno> {
-        let number = self.number;
-        self.file_system.run(move |cx| async move { cx.take_error(number) }).await
+    pub fn written(&self) -> Result<(), Errno> {
+        self.file_system.context().take_error(self.number)
     }
 
     /// Returns the attributes. One round trip, and one for the size.
