@@ -16,6 +16,7 @@ pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod layout;
 pub(crate) mod layouts;
+pub(crate) mod listing;
 pub(crate) mod locate;
 pub(crate) mod lookup;
 pub(crate) mod merge;
