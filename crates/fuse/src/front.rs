@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_client::{FileSystem, OpenOptions};
-use fuser::{FileHandle, InitFlags, KernelConfig, LockOwner};
+use fuser::{FileHandle, InitFlags, KernelConfig, LockOwner, Version};
 use futures_channel::oneshot;
 
 use crate::handles::Handle;
@@ -19,6 +19,9 @@ use crate::tasks::Tasks;
 const WRITE_MAX: u32 = 1 << 20;
 /// From how many requests in the background on the kernel reads nothing ahead, and sends no more unless it keeps data.
 const BACKGROUND: u16 = 256;
+
+/// The protocol of Linux 6.16, which has `FUSE_NOTIFY_INC_EPOCH`.
+const NAMES_CAN_BE_DROPPED: Version = Version(7, 44);
 
 /// `O_APPEND`.
 pub(crate) const APPEND: i32 = 0o2000;
@@ -162,6 +165,10 @@ pub(crate) fn configure(config: &mut KernelConfig, options: &Options) {
         // What a symbolic link points to never changes.
         InitFlags::FUSE_CACHE_SYMLINKS,
     ];
+    // Names are told to be kept, or not at all.
+    if config.kernel_abi() >= NAMES_CAN_BE_DROPPED && !options.no_lookup_cache {
+        wanted.extend([InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_READDIRPLUS_AUTO]);
+    }
     if options.locks != FileLocks::Local {
         wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
     }

@@ -29,13 +29,21 @@ struct Table {
 pub(crate) struct Handles(Mutex<Table>);
 
 impl Handles {
+    /// Adds a file.
     pub(crate) fn add(&self, file: File, writer: Option<Writer>) -> u64 {
+        self.insert(Handle { file, position: Mutex::default(), _writer: writer })
+    }
+
+    /// Adds a directory of which something was read already.
+    pub(crate) fn add_directory(&self, file: File, position: Position) -> u64 {
+        self.insert(Handle { file, position: Mutex::new(position), _writer: None })
+    }
+
+    fn insert(&self, handle: Handle) -> u64 {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.last += 1;
         let number = table.last;
-        table
-            .open
-            .insert(number, Arc::new(Handle { file, position: Mutex::default(), _writer: writer }));
+        table.open.insert(number, Arc::new(handle));
         number
     }
 

@@ -31,6 +31,7 @@ mod filling;
 mod front;
 mod handles;
 mod interrupts;
+mod listings;
 mod locks;
 mod mounting;
 mod names;
@@ -83,6 +84,11 @@ impl Mounted {
     /// Returns what the kernel has asked so far.
     pub fn asked(&self) -> Asked {
         self.state.asked.so_far()
+    }
+
+    /// Returns how many files the kernel knows.
+    pub fn known(&self) -> usize {
+        self.state.nodes(|nodes| nodes.len())
     }
 
     /// Returns whether the kernel keeps names: Linux 6.16 and later do, unless the options say otherwise.

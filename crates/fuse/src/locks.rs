@@ -44,6 +44,11 @@ impl Owners {
         }
     }
 
+    /// Returns whether an owner may have locks of a file.
+    pub(crate) fn may_have_locks(&self, file: Fid, owner: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&(file, owner))
+    }
+
     /// Unlocks all that an owner has of a file.
     pub(crate) async fn release(
         &self,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fulmar_client::{Stale, inode};
 use fulmar_lustre_wire::Fid;
 
+use crate::listings::Listings;
 use crate::pages::Pages;
 
 /// The number of the root of a mount.
@@ -24,6 +25,7 @@ pub(crate) struct Nodes {
     pub(crate) keeps_names: bool,
     /// What it has of the data of files.
     pub(crate) pages: Pages,
+    pub(crate) listings: Listings,
     /// How often the names were dropped, from 1 on.
     epoch: u64,
 }
@@ -67,8 +69,14 @@ impl Nodes {
             by_fid: [(root, ROOT)].into(),
             keeps_names: false,
             pages: Pages::default(),
+            listings: Listings::default(),
             epoch: 1,
         }
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
     }
 
     /// Returns the file with a number.
@@ -122,6 +130,21 @@ impl Nodes {
         number
     }
 
+    /// Names of an open directory may be told to the kernel from now on.
+    pub(crate) fn begin_listing(&mut self, handle: u64) {
+        self.listings.begin(handle, self.epoch);
+    }
+
+    /// Returns whether the kernel may not have read names that it was told before all were lost.
+    pub(crate) fn has_unread_listings(&self) -> bool {
+        self.listings.has_unread(self.epoch)
+    }
+
+    /// The kernel has had its time to read them.
+    pub(crate) fn give_up_listings(&mut self) {
+        self.listings.give_up(self.epoch);
+    }
+
     /// Forgets that the kernel has been told so often.
     pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
         if number == ROOT {
@@ -142,6 +165,7 @@ impl Nodes {
         self.by_number.clear();
         self.by_fid.clear();
         self.pages = Pages::default();
+        self.listings = Listings::default();
         self.keeps_names = false;
     }
 
@@ -156,6 +180,11 @@ impl Nodes {
             }
             Stale::Everything => !self.by_number.is_empty(),
         })
+    }
+
+    /// Returns whether the kernel keeps a name of a file, and its attributes.
+    pub(crate) fn is_kept(&self, fid: Fid) -> bool {
+        self.node(fid).is_some_and(|node| node.named == self.epoch && node.attributes)
     }
 
     /// Returns whether the kernel keeps that a name in a directory does not exist.
@@ -293,6 +322,36 @@ mod tests {
         let lost = nodes.lose(&[absent(TOP), absent(A)]);
         assert_eq!(lost, Lost { names: false, pages: pages.clone(), ..NAMES });
         assert_eq!(nodes.lose(&[Stale::Everything]).pages, pages);
+    }
+
+    #[test]
+    fn a_file_is_kept_with_a_name_and_attributes_of_this_epoch() {
+        let mut nodes = Nodes::new(TOP);
+        nodes.keeps_names = true;
+        assert!(!nodes.is_kept(A));
+        nodes.tell(A, Kept { name: true, attributes: false });
+        assert!(!nodes.is_kept(A));
+        nodes.tell(A, BOTH);
+        assert!(nodes.is_kept(A));
+        nodes.lose(&[Stale::Attributes(A)]);
+        assert!(!nodes.is_kept(A));
+        nodes.tell(A, BOTH);
+        nodes.lose(&[Stale::Names(A)]);
+        assert!(!nodes.is_kept(A));
+    }
+
+    #[test]
+    fn replies_of_earlier_epochs_are_waited_for() {
+        let mut nodes = Nodes::new(TOP);
+        nodes.keeps_names = true;
+        nodes.begin_listing(1);
+        nodes.tell(A, BOTH);
+        assert!(!nodes.has_unread_listings());
+        nodes.lose(&[Stale::Names(A)]);
+        assert!(nodes.has_unread_listings());
+        nodes.begin_listing(2);
+        nodes.listings.read_by(1);
+        assert!(!nodes.has_unread_listings());
     }
 
     #[test]

@@ -116,11 +116,48 @@ impl Notices {
     }
 
     fn tell(&self, names: bool, attributes: Vec<u64>) {
-        if let Some(device) = self.device.get().filter(|_| names) {
+        attributes.into_iter().for_each(|number| self.drop_attributes(number));
+        if names {
+            self.until_listings_are_read();
+            self.drop_names();
+        }
+    }
+
+    fn drop_names(&self) {
+        if let Some(device) = self.device.get() {
             // It fails only when the mount has ended.
             let _ = send(device, INCREASE_EPOCH, &[]);
         }
-        attributes.into_iter().for_each(|number| self.drop_attributes(number));
+    }
+
+    /// Waits until the kernel has read the names that are to be dropped. It may wait for the lookup of one of them, and
+    /// that for this: then they are dropped once more when it has.
+    fn until_listings_are_read(&self) {
+        let begun = Instant::now();
+        while self.nodes(|nodes| nodes.has_unread_listings()) {
+            if begun.elapsed() > TAKEN_MAX {
+                return self.nodes(Nodes::give_up_listings);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The kernel has given a file back.
+    pub(crate) fn forget(&self, number: u64, lookups: u64) {
+        let was_late = self.nodes(|nodes| {
+            nodes.forget(number, lookups);
+            lookups == 1 && nodes.listings.given_back(number)
+        });
+        if was_late {
+            self.drop_names();
+        }
+    }
+
+    /// The kernel has read what it was told of an open directory.
+    pub(crate) fn has_read(&self, handle: u64) {
+        if self.nodes(|nodes| nodes.listings.read_by(handle)) {
+            self.drop_names();
+        }
     }
 }
 

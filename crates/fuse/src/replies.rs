@@ -33,6 +33,7 @@ replies!(
     ReplyCreate,
     ReplyData,
     ReplyDirectory,
+    ReplyDirectoryPlus,
     ReplyEmpty,
     ReplyEntry,
     ReplyLock,

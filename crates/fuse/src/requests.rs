@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fulmar_base::Errno;
-use fulmar_client::{Allocate, Caller, File, OpenOptions, Seek, XattrFlags};
+use fulmar_client::{Allocate, File, OpenOptions, Seek, XattrFlags};
 use fuser::{
     BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags,
     RenameFlags, Request, TimeOrNow, WriteFlags,
@@ -17,7 +17,6 @@ use fuser::{
 use crate::asked::count;
 use crate::attributes::{self, Wanted};
 use crate::caller::{caller, keeps_privileges};
-use crate::directory;
 use crate::front::{APPEND, Front, configure, entry, open_options, value};
 use crate::handles::Handle;
 use crate::locks::{self, described};
@@ -48,7 +47,7 @@ impl Filesystem for Front {
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
-        self.state.nodes(|nodes| nodes.forget(number.0, lookups));
+        self.state.notices.forget(number.0, lookups);
     }
 
     fn getattr(
@@ -317,12 +316,20 @@ impl Filesystem for Front {
         owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        let flush = |state: Arc<State>, handle: Arc<Handle>| async move {
-            let written = handle.file.written().await;
-            let unlocked = state.owners.release(&state.file_system, handle.file.fid(), owner.0);
-            unlocked.await.and(written)
+        let Some(handle) = self.state.handles.get(handle.0) else {
+            return reply.fail(Errno::EBADF);
         };
-        self.on_handle(reply, handle, flush, |reply, ()| reply.ok());
+        let (file, written) = (handle.file.fid(), handle.file.written());
+        if !self.state.owners.may_have_locks(file, owner.0) {
+            return match written {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.fail(errno),
+            };
+        }
+        let unlock = |state: Arc<State>| async move {
+            state.owners.release(&state.file_system, file, owner.0).await.and(written)
+        };
+        self.run(reply, unlock, |reply, ()| reply.ok());
     }
 
     fn release(
@@ -351,13 +358,7 @@ impl Filesystem for Front {
     }
 
     fn opendir(&self, request: &Request, number: INodeNo, _: OpenFlags, reply: fuser::ReplyOpen) {
-        let (caller, file) = (caller(request, 0), self.state.fid(number));
-        let open = |state: Arc<State>| async move {
-            let opened = found(state.file_system.open_directory(&caller, file?).await)?;
-            Ok(state.handles.add(opened, None))
-        };
-        let flags = FopenFlags::empty();
-        self.run(reply, open, move |reply, handle| reply.opened(FileHandle(handle), flags));
+        self.open_directory(request, number, reply);
     }
 
     fn readdir(
@@ -366,17 +367,20 @@ impl Filesystem for Front {
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: fuser::ReplyDirectory,
+        reply: fuser::ReplyDirectory,
     ) {
-        let (caller, state): (Caller, _) = (caller(request, 0), self.state.clone());
-        let Some(handle) = state.handles.get(handle.0) else { return reply.fail(Errno::EBADF) };
-        self.tasks.begin(async move {
-            let who = (&state.file_system, &caller);
-            match directory::fill(who, &handle, offset, &mut reply).await {
-                Ok(()) => reply.ok(),
-                Err(errno) => reply.fail(errno),
-            }
-        });
+        self.read_directory(request, handle, offset, reply);
+    }
+
+    fn readdirplus(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: fuser::ReplyDirectoryPlus,
+    ) {
+        self.list_directory(request, handle, offset, reply);
     }
 
     fn releasedir(
@@ -387,6 +391,7 @@ impl Filesystem for Front {
         _: OpenFlags,
         reply: fuser::ReplyEmpty,
     ) {
+        self.state.notices.has_read(handle.0);
         self.close(handle, None, reply);
     }
 

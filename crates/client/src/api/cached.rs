@@ -44,6 +44,23 @@ impl FileSystem {
         Some(told)
     }
 
+    /// Begins to look up those of these names that are not cached with their attributes, at the same time. Whoever looks
+    /// up one of them meanwhile does not ask for it again.
+    pub fn look_up_ahead(&self, caller: &Caller, parent: Fid, names: &[&[u8]]) {
+        let names = names.iter().filter_map(|name| Name::new(*name)).collect();
+        let next = self.context().unknown_of(parent, names);
+        if !next.is_empty() {
+            let caller = caller.clone();
+            self.begin(|cx| async move { cx.look_up_ahead(&caller, parent, next) });
+        }
+    }
+
+    /// Waits until none of these names is looked up in advance.
+    pub async fn until_looked_up(&self, parent: Fid, names: &[&[u8]]) {
+        let names: Vec<Name> = names.iter().filter_map(|name| Name::new(*name)).collect();
+        self.context().until_looked_up(parent, &names).await;
+    }
+
     /// Calls `told` with what of a file, and of its name in a directory, is protected by locks: as
     /// [`FileSystem::cached_entry`] does, and without waiting for anything.
     pub fn protected<R>(
@@ -54,6 +71,12 @@ impl FileSystem {
     ) -> R {
         let name = name.and_then(|(parent, name)| Some((parent, Name::new(name)?)));
         self.context().protected(file, name, told)
+    }
+
+    /// Returns a number of the names in a directory, if a lock protects them: as long as it is the same,
+    /// [`FileSystem::read_directory`] finds the same.
+    pub fn names_of(&self, directory: Fid) -> Option<u64> {
+        self.context().known_names(directory)
     }
 
     /// Returns what [`FileSystem::get_xattr`] finds, if that is cached, without waiting for anything.

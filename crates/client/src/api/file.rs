@@ -13,9 +13,10 @@ use crate::data::state::{OpenKey, Part};
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
 use crate::files::caller::Caller;
+use crate::files::close::Closed;
 use crate::files::kept::HandleKey;
 use crate::files::mount::Open;
-use crate::files::open::{Closed, OpenOptions, Opened};
+use crate::files::open::{OpenOptions, Opened};
 use crate::files::operations::Op;
 use crate::machine::context::Context;
 
@@ -267,9 +268,8 @@ impl File {
     ///
     /// # Errors
     /// What the servers have said, once.
-    pub async fn written(&self) -> Result<(), Errno> {
-        let number = self.number;
-        self.file_system.run(move |cx| async move { cx.take_error(number) }).await
+    pub fn written(&self) -> Result<(), Errno> {
+        self.file_system.context().take_error(self.number)
     }
 
     /// Returns the attributes. One round trip, and one for the size.

@@ -1,9 +1,11 @@
 //! A mounted file system.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
+use std::task::{self, Poll};
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::{Fid, Opcode, Uuid};
@@ -14,12 +16,13 @@ use super::file::File;
 use super::node::ClientNode;
 use crate::files::attributes::{Attributes, Change, Entry};
 use crate::files::caller::Caller;
+use crate::files::close::Closed;
 use crate::files::create::New;
 use crate::files::directory::DirectoryItem;
 use crate::files::inode::is_directory as is_directory_mode;
 use crate::files::layout::FileLayout;
 use crate::files::mount::MountState;
-use crate::files::open::{Closed, OpenOptions};
+use crate::files::open::OpenOptions;
 use crate::files::operations::Op;
 use crate::machine::MountId;
 use crate::machine::context::Context;
@@ -390,8 +393,12 @@ impl FileSystem {
         T: Send + 'static,
         F: Future<Output = Result<T, Errno>> + Send + 'static,
     {
-        let (sender, waiting) = oneshot::channel();
         let operation = operation(self.context());
+        // An operation of the node goes on with it itself.
+        if self.0.node.shared().is_polled_here() {
+            return Part { operation: Some(Box::pin(operation)), node: &self.0.node }.await;
+        }
+        let (sender, waiting) = oneshot::channel();
         self.0.node.spawn(async move {
             let _ = sender.send(operation.await);
         });
@@ -426,6 +433,33 @@ impl FileSystem {
         F: Future<Output = ()> + Send + 'static,
     {
         self.0.node.spawn(operation(self.context()));
+    }
+}
+
+/// An operation as a part of another one. It goes on by itself if that one is dropped.
+struct Part<'a, T: Send + 'static> {
+    operation: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    node: &'a ClientNode,
+}
+
+impl<T: Send + 'static> Future for Part<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<T> {
+        let Some(operation) = &mut self.operation else { return Poll::Pending };
+        let polled = operation.as_mut().poll(context);
+        if polled.is_ready() {
+            self.operation = None;
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for Part<'_, T> {
+    fn drop(&mut self) {
+        if let Some(operation) = self.operation.take() {
+            self.node.spawn(async move { drop(operation.await) });
+        }
     }
 }
 

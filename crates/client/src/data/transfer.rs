@@ -19,7 +19,7 @@ use fulmar_rpc::import::{Request, State};
 
 use super::drive::Errand;
 use super::object::{OBDO_LEN, Object, checksum_kind, described};
-use crate::files::open::Closed;
+use crate::files::close::Closed;
 use crate::machine::context::Context;
 
 /// Shorter transfers are in the message. Spec: mdt-ost §17.5.

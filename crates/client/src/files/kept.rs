@@ -17,9 +17,10 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::RequestId;
 
 use super::caller::Caller;
+use super::close::Closed;
 use super::inode::{Inode, is_regular};
 use super::mount::Open;
-use super::open::{Closed, OpenOptions, Opened};
+use super::open::{OpenOptions, Opened};
 use crate::data::state::{OpenKey, Part};
 use crate::machine::context::Context;
 

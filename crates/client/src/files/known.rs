@@ -10,7 +10,7 @@ use super::attributes::{Attributes, Entry};
 use super::inode::{Inode, is_directory, is_regular};
 use super::layout::FileLayout;
 use super::mount::MountState;
-use super::shape::merged;
+use super::shape::{Shape, merged};
 use super::size::{FileSize, extent_resource};
 use super::xattrs::{ACL_ACCESS, is_cached};
 use crate::machine::context::Context;
@@ -65,6 +65,16 @@ impl Context {
         told(&found.unwrap_or_default())
     }
 
+    /// Returns a number of the names in a directory if a lock protects them: it is another one when they have changed.
+    pub(crate) fn known_names(&self, directory: Fid) -> Option<u64> {
+        let core = self.core();
+        let mount = core.mounts.get(&self.mount)?;
+        let inode = mount.inodes.get(&directory)?;
+        // Those of a striped one are protected by the locks of its stripes.
+        let is_plain = !mount.shapes.get(directory).is_some_and(Shape::is_striped);
+        (is_plain && inode.bits.has(InodeBits::UPDATE)).then_some(inode.updates)
+    }
+
     /// Returns an extended attribute of a file, or ENODATA, if that is cached.
     pub(crate) fn known_xattr(&self, fid: Fid, text: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
         let core = self.core();
@@ -83,7 +93,8 @@ impl Context {
     }
 }
 
-fn attributes(core: &Core, mount: &MountState, fid: Fid) -> Option<Attributes> {
+/// Returns the attributes of a file, if locks protect all of them.
+pub(super) fn attributes(core: &Core, mount: &MountState, fid: Fid) -> Option<Attributes> {
     let inode = mount.inodes.get(&fid).filter(|one| one.has_attributes())?;
     let body = &inode.body;
     if is_directory(body.mode) {

@@ -16,7 +16,6 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
-use futures_channel::oneshot;
 
 use super::attributes::{Attributes, Entry};
 use super::caller::Caller;
@@ -62,20 +61,16 @@ impl Context {
         parent: Fid,
         text: &[u8],
     ) -> Result<Entry, Errno> {
-        self.until_looked_up(caller, parent, &name(text)?).await;
+        self.look_ahead(caller, parent, &name(text)?).await;
         self.look_up(caller, parent, text).await
     }
 
     /// Begins to look up the names that are likely to be next, and waits for this one if that was done for it.
-    async fn until_looked_up(&self, caller: &Caller, parent: Fid, name: &Name) {
+    async fn look_ahead(&self, caller: &Caller, parent: Fid, name: &Name) {
         let (next, waiting) = {
             let mut core = self.core();
             let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
-            let waiting = mount.looking.get_mut(&(parent, name.clone())).map(|others| {
-                let (sender, waiting) = oneshot::channel();
-                others.push(sender);
-                waiting
-            });
+            let waiting = mount.waiting_for(parent, name);
             (mount.look_ahead(parent, name), waiting)
         };
         self.look_up_ahead(caller, parent, next);
@@ -84,21 +79,12 @@ impl Context {
         }
     }
 
-    /// Begins to look up names that are likely to be next.
-    pub(crate) fn look_up_ahead(&self, caller: &Caller, parent: Fid, next: Vec<Name>) {
-        for name in next {
-            let (cx, caller) = (self.clone(), caller.clone());
-            self.spawn(async move {
-                // Whoever wants it gets the error.
-                let _ = cx.look_up(&caller, parent, name.as_bytes()).await;
-                if let Some(mount) = cx.core().mounts.get_mut(&cx.mount) {
-                    mount.looking.remove(&(parent, name));
-                }
-            });
-        }
-    }
-
-    async fn look_up(&self, caller: &Caller, parent: Fid, text: &[u8]) -> Result<Entry, Errno> {
+    pub(super) async fn look_up(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        text: &[u8],
+    ) -> Result<Entry, Errno> {
         for _ in 0..STALE_TRIES {
             let fid = self.find(caller, parent, text).await?;
             match self.getattr(caller, fid, true).await {

@@ -24,9 +24,6 @@ use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
 use crate::{Address, MountOptions};
 
-/// In how many directories names are looked up in advance.
-const DIRECTORIES_MAX: usize = 16;
-
 /// The state of a mount.
 pub(crate) struct MountState {
     pub(crate) address: Address,
@@ -204,35 +201,6 @@ impl MountState {
             operations: Operations::default(),
             tracer: None,
         }
-    }
-
-    /// Takes names that were read of a directory, in their order.
-    pub(crate) fn listed(
-        &mut self,
-        fid: Fid,
-        names: impl Iterator<Item = Name>,
-        is_beginning: bool,
-    ) {
-        let place = self.ahead.iter().position(|(directory, _)| *directory == fid);
-        let mut known = place.map(|place| self.ahead.remove(place));
-        if known.is_none() && self.ahead.len() == DIRECTORIES_MAX {
-            self.ahead.remove(0);
-        }
-        let (_, ahead) = known.get_or_insert((fid, Ahead::default()));
-        ahead.add(names, is_beginning);
-        self.ahead.extend(known);
-    }
-
-    /// A name is looked up. Returns the names to look up in advance, which nobody looks up yet.
-    pub(crate) fn look_ahead(&mut self, parent: Fid, name: &Name) -> Vec<Name> {
-        let Some((_, ahead)) = self.ahead.iter_mut().find(|(fid, _)| *fid == parent) else {
-            return Vec::new();
-        };
-        let Self { looking, .. } = self;
-        let mut next = ahead.looked_up(name).to_vec();
-        next.retain(|name| !looking.contains_key(&(parent, name.clone())));
-        looking.extend(next.iter().map(|name| ((parent, name.clone()), Vec::new())));
-        next
     }
 
     /// Returns the imports of all targets.

@@ -1,4 +1,4 @@
-//! Opening and closing files. Spec: mdt-ost §8.3, §7.12, §22.4.
+//! Opening files. Spec: mdt-ost §8.3, §22.4.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,19 +6,18 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_ldlm::client::Wanted;
 use fulmar_lustre_wire::format::{
-    CLOSE, ENQUEUE_OPEN, INTENT, IO_EPOCH, LAYOUT, LOCK_REQUEST, NAME, NEW_LAYOUT, REINT,
+    ENQUEUE_OPEN, INTENT, LAYOUT, LOCK_REQUEST, NAME, NEW_LAYOUT, REINT,
 };
 use fulmar_lustre_wire::ldlm::{
     Disposition, InodeBits, Intent, IntentOps, LockFlags, LockMode, LockRequest,
 };
 use fulmar_lustre_wire::mdt::{
-    AttrValid, Bias, Create, IoEpoch, MdtBody, OpenFlags, Reint, ReintChange, ReintOp, SetAttr,
-    SplitOpenFlags, Valid,
+    Create, MdtBody, OpenFlags, Reint, ReintChange, ReintOp, SplitOpenFlags, Valid,
 };
-use fulmar_lustre_wire::message::{Body, Message, len_with};
-use fulmar_lustre_wire::{Fid, Name, portal};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::{Request, RequestId};
+use fulmar_rpc::import::Request;
 
 use super::caller::Caller;
 use super::kept::HandleKey;
@@ -29,7 +28,6 @@ use super::stripes::Place;
 use crate::data::state::OpenKey;
 use crate::machine::context::Context;
 use crate::machine::replay::set_old_handle;
-use crate::mounting::BODY_LEN;
 
 /// How a file is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -336,83 +334,6 @@ impl Context {
         drop(acquired);
         Ok(Answer::Opened(Box::new(Opened { open, body, key, number, is_new })))
     }
-
-    /// Closes a file. One round trip, unless others use the same open, it is kept, or the MDT has evicted this client
-    /// since the file was opened.
-    pub(crate) async fn close(
-        &self,
-        key: HandleKey,
-        open: &Open,
-        closed: Closed,
-    ) -> Result<(), Errno> {
-        {
-            let mut core = self.core();
-            let now = core.now;
-            if let Some(inode) =
-                core.mounts.get_mut(&self.mount).and_then(|mount| mount.inodes.get_mut(&open.fid))
-            {
-                inode.reopened.close(now);
-            }
-        }
-        match open.release() {
-            true => self.close_handle(key, open, closed).await,
-            false => Ok(()),
-        }
-    }
-
-    /// Closes what nobody uses.
-    pub(crate) async fn close_handle(
-        &self,
-        key: HandleKey,
-        open: &Open,
-        closed: Closed,
-    ) -> Result<(), Errno> {
-        let caller = Caller::ROOT;
-        let is_lost = self.core().peer(open.mdt).is_none_or(|one| one.evictions != open.evictions);
-        let result = match is_lost {
-            true => Err(Errno::EIO),
-            false => self.send_close(&caller, open, closed, key.1).await,
-        };
-        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
-            mount.opens.remove(&key);
-            if let Some(inode) = mount.inodes.get_mut(&open.fid) {
-                inode.opens = inode.opens.saturating_sub(1);
-                inode.is_new &= inode.opens > 0;
-            }
-            mount.forget_unused(open.fid);
-        }
-        result
-    }
-
-    async fn send_close(
-        &self,
-        caller: &Caller,
-        open: &Open,
-        closed: Closed,
-        open_request: RequestId,
-    ) -> Result<(), Errno> {
-        let change = ReintChange::SetAttr(closed.record());
-        let record = record(caller, ReintOp::SETATTR, (open.fid, [None, None]), change);
-        let message = Message::request(&CLOSE)
-            .with(&IO_EPOCH, &IoEpoch { handle: open.handle(), ..IoEpoch::default() })
-            .with(&REINT, &record);
-        let request = Request::new(message, len_with(&[Body::LEN, BODY_LEN, 0, 0, 0, 0]));
-        let request = request.at(portal::MDS_READPAGE).modifying();
-        let waiting = {
-            let mut core = self.core();
-            let (id, waiting) = core.request(open.mdt, request, None).ok_or(Errno::ENODEV)?;
-            open.set_close(id);
-            waiting
-        };
-        let reply = waiting.await.map_err(|_| Errno::EIO)?.result?;
-        let mut core = self.core();
-        core.client().release(open.mdt, open_request, reply.body.transno);
-        match reply.body.status.errno() {
-            // It was executed before a restart that has lost the reply.
-            None | Some(Errno::ESTALE) => Ok(()),
-            Some(errno) => Err(errno),
-        }
-    }
 }
 
 /// Changes an open that was executed into what a replay must be. Spec: ptlrpc-ldlm-mgs §14.3.
@@ -431,51 +352,5 @@ fn prepare_replay(message: &mut Message<'static>, body: &MdtBody, layout: Option
     if let Some(layout) = layout {
         let layout = layout.get(..body.ea_size as usize).unwrap_or(&layout).to_vec();
         message.set_bytes(&NEW_LAYOUT, layout);
-    }
-}
-
-/// What a close tells the MDT of a file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Closed {
-    /// Whether the data were changed.
-    pub(crate) is_modified: bool,
-    pub(crate) mode: u32,
-    pub(crate) mtime: i64,
-    pub(crate) ctime: i64,
-    pub(crate) atime: i64,
-    /// The size and the blocks, as far as they are known.
-    pub(crate) size: Option<(u64, u64)>,
-}
-
-impl Closed {
-    fn record(&self) -> SetAttr {
-        let mut valid = AttrValid::NONE;
-        if self.mode != 0 {
-            valid = valid | AttrValid::MODE;
-        }
-        for (time, flags) in [
-            (self.atime, AttrValid::ATIME | AttrValid::ATIME_SET),
-            (self.mtime, AttrValid::MTIME | AttrValid::MTIME_SET),
-            (self.ctime, AttrValid::CTIME | AttrValid::CTIME_SET),
-        ] {
-            if time != 0 {
-                valid = valid | flags;
-            }
-        }
-        if self.size.is_some() {
-            valid = valid | AttrValid::LSIZE | AttrValid::LBLOCKS;
-        }
-        let (size, blocks) = self.size.unwrap_or_default();
-        SetAttr {
-            valid,
-            size,
-            blocks,
-            mtime: self.mtime,
-            atime: self.atime,
-            ctime: self.ctime,
-            mode: self.mode,
-            bias: if self.is_modified { Bias::DATA_MODIFIED } else { Bias::NONE },
-            ..SetAttr::default()
-        }
     }
 }

@@ -73,6 +73,10 @@ impl Shape {
         }
     }
 
+    pub(crate) fn is_striped(&self) -> bool {
+        self.stripes.is_some()
+    }
+
     /// Returns the version of the layout that new names are for.
     pub(crate) fn version(&self) -> u32 {
         self.stripes.as_ref().map_or(PLAIN_VERSION, |stripes| stripes.0.header.version)

@@ -16,8 +16,9 @@ use fulmar_lustre_wire::{Content, Fid};
 use fulmar_rpc::import::Request;
 
 use super::caller::{CAP_DAC_READ_SEARCH, Caller};
+use super::close::Closed;
 use super::inode::is_regular;
-use super::open::{Closed, OpenOptions};
+use super::open::OpenOptions;
 use super::request::{body, body_room, given_up, record};
 use super::targets::{Place, Question, place};
 use crate::machine::context::Context;

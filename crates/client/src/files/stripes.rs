@@ -25,7 +25,7 @@ pub(crate) struct Place {
     pub(crate) version: u32,
 }
 
-/// What was known of the directories of an operation when it began.
+/// What was known of the directories of an operation when it began, as far as they may change.
 pub(crate) struct Seen {
     directories: Vec<(Fid, Option<Shape>)>,
     tries: usize,
@@ -35,7 +35,7 @@ impl Seen {
     /// Returns whether one of the directories was striped.
     pub(crate) fn is_striped(&self) -> bool {
         let shapes = self.directories.iter().filter_map(|(_, shape)| shape.as_ref());
-        shapes.into_iter().any(|shape| shape.stripes.is_some())
+        shapes.into_iter().any(Shape::is_striped)
     }
 }
 
@@ -71,8 +71,12 @@ impl Context {
     pub(crate) fn seen(&self, directories: &[Fid]) -> Seen {
         let core = self.core();
         let mount = core.mounts.get(&self.mount);
-        let known = |fid: &Fid| (*fid, mount.and_then(|mount| mount.shapes.get(*fid).cloned()));
-        Seen { directories: directories.iter().map(known).collect(), tries: 0 }
+        let shape = |fid: &Fid| mount.and_then(|mount| mount.shapes.get(*fid));
+        // An MDT alone moves no names.
+        let is_alone = mount.is_none_or(|mount| mount.mdts.len() <= 1);
+        let may_change = |fid: &&Fid| !is_alone || shape(fid).is_some_and(Shape::is_striped);
+        let known = |fid: &Fid| (*fid, shape(fid).cloned());
+        Seen { directories: directories.iter().filter(may_change).map(known).collect(), tries: 0 }
     }
 
     /// Returns whether an operation has failed because a directory is not as it was when the operation began: then it

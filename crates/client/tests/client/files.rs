@@ -6,6 +6,7 @@ use fulmar_client::{
 };
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::layout::LovMd;
+use futures_util::future::{Either, select};
 
 use crate::rig::Rig;
 
@@ -283,4 +284,24 @@ fn layouts_fids_and_paths_are_attributes() {
     let user = Caller::new(1000, 1000);
     assert_eq!(blocking::wait(lv.get_xattr(&user, root, name.as_bytes())), Err(Errno::EPERM));
     blocking::wait(lv.unmount());
+}
+
+#[test]
+fn an_operation_goes_on_when_another_one_does_not_wait_for_it() {
+    let rig = Rig::start("part", 1);
+    let fs = rig.mount();
+    let (sender, ended) = std::sync::mpsc::channel();
+    let inner = fs.clone();
+    fs.spawn(async move {
+        let caller = ROOT;
+        let made = Box::pin(inner.mkdir(&caller, inner.root(), b"d", 0o755));
+        // It has begun, and is dropped.
+        let first = select(made, std::future::ready(())).await;
+        sender.send(matches!(first, Either::Right(_))).unwrap();
+    });
+    assert!(ended.recv().unwrap(), "a request cannot be over yet");
+    let begun = std::time::Instant::now();
+    while blocking::wait(fs.lookup(&ROOT, fs.root(), b"d")).is_err() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it does not exist");
+    }
 }

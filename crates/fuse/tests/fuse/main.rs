@@ -4,6 +4,7 @@
 
 mod data;
 mod kept;
+mod listing;
 mod posix;
 mod rig;
 mod suites;

@@ -87,6 +87,11 @@ impl Rig {
         self.mounts[mount].0.asked()
     }
 
+    /// Returns how many files the kernel knows of a mount.
+    pub(crate) fn known(&self, mount: usize) -> usize {
+        self.mounts[mount].0.known()
+    }
+
     /// Returns whether the kernel keeps names.
     pub(crate) fn keeps_names(&self, mount: usize) -> bool {
         self.mounts[mount].0.keeps_names()

@@ -1,0 +1,102 @@
+//! The replies with names and attributes of a directory that the kernel may not have read yet.
+//!
+//! The kernel gives each name of such a reply the epoch of when it reads it, and not that of when it has asked. So
+//! before all names are dropped, it has to have read the replies in which names were told to keep before.
+
+/// The replies, in the order of their epochs. Bounded by the directories that are open: each is read by one
+/// request after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Listings(Vec<Listing>);
+
+#[derive(Debug)]
+struct Listing {
+    /// The open directory.
+    handle: u64,
+    /// The last file in it, if the kernel gives that one back.
+    last: Option<u64>,
+    epoch: u64,
+    /// Whether it was waited for in vain.
+    is_late: bool,
+}
+
+impl Listings {
+    /// A reply is made, which may tell names from now on.
+    pub(crate) fn begin(&mut self, handle: u64, epoch: u64) {
+        self.0.push(Listing { handle, last: None, epoch, is_late: false });
+    }
+
+    /// It is made, and is sent after that. `last`: the last file in it, if the kernel gives that one back.
+    pub(crate) fn end(&mut self, handle: u64, last: Option<u64>) {
+        let one = self.0.iter_mut().find(|one| one.handle == handle);
+        one.into_iter().for_each(|one| one.last = last);
+    }
+
+    /// The kernel asks for what follows in a directory, or closes it: it has read what it was told. Returns whether that
+    /// was waited for in vain.
+    pub(crate) fn read_by(&mut self, handle: u64) -> bool {
+        let was_late = self.0.iter().any(|one| one.handle == handle && one.is_late);
+        self.0.retain(|one| one.handle != handle);
+        was_late
+    }
+
+    /// The kernel has given a file back. Returns whether a reply that ends with it was waited for in vain. Of several,
+    /// it may have read any: the one of the first epoch counts as read when all are.
+    pub(crate) fn given_back(&mut self, number: u64) -> bool {
+        let place = self.0.iter().rposition(|one| one.last == Some(number));
+        place.is_some_and(|place| self.0.remove(place).is_late)
+    }
+
+    /// Returns whether one that was told before an epoch is to be waited for.
+    pub(crate) fn has_unread(&self, epoch: u64) -> bool {
+        self.0.iter().any(|one| one.epoch < epoch && !one.is_late)
+    }
+
+    /// Those that were told before an epoch are not waited for any more.
+    pub(crate) fn give_up(&mut self, epoch: u64) {
+        self.0.iter_mut().for_each(|one| one.is_late |= one.epoch < epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tell(listings: &mut Listings, handle: u64, last: Option<u64>, epoch: u64) {
+        listings.begin(handle, epoch);
+        listings.end(handle, last);
+    }
+
+    #[test]
+    fn a_reply_is_read_when_its_last_file_is_given_back_or_more_is_asked_for() {
+        let mut listings = Listings::default();
+        tell(&mut listings, 1, Some(70), 1);
+        tell(&mut listings, 2, None, 1);
+        assert!(!listings.has_unread(1) && listings.has_unread(2));
+        assert!(!listings.given_back(7) && listings.has_unread(2));
+        assert!(!listings.given_back(70) && listings.has_unread(2));
+        assert!(!listings.read_by(1) && listings.has_unread(2));
+        assert!(!listings.read_by(2) && !listings.has_unread(2));
+    }
+
+    #[test]
+    fn of_replies_that_end_with_one_file_the_oldest_waits_for_all() {
+        let mut listings = Listings::default();
+        tell(&mut listings, 1, Some(70), 1);
+        tell(&mut listings, 2, Some(70), 2);
+        assert!(!listings.given_back(70) && listings.has_unread(2));
+        assert!(!listings.given_back(70) && !listings.has_unread(3));
+    }
+
+    #[test]
+    fn what_was_waited_for_in_vain_is_told_when_it_is_read() {
+        let mut listings = Listings::default();
+        tell(&mut listings, 1, Some(70), 1);
+        tell(&mut listings, 2, Some(80), 2);
+        listings.give_up(2);
+        assert!(!listings.has_unread(2) && listings.has_unread(3));
+        assert!(listings.given_back(70) && !listings.given_back(80));
+        tell(&mut listings, 3, None, 2);
+        listings.give_up(3);
+        assert!(listings.read_by(3));
+    }
+}
