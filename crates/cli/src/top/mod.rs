@@ -31,7 +31,7 @@ use play::Recording;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Nodes: HOST:PORT of "fulmar node --metrics", or the path of a control socket, such as ./node.sock
-    #[arg(value_name = "NODE", conflicts_with_all = ["control", "play"])]
+    #[arg(value_name = "NODE", conflicts_with = "play")]
     nodes: Vec<Place>,
     #[command(flatten)]
     which: NodeArgs,
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "play")]
     record: Option<PathBuf>,
     /// Show a recording; with --batch or --once all of it, or its end, at once
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["control", "interval"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "interval")]
     play: Option<PathBuf>,
     /// How many times faster a recording is shown than it was recorded
     #[arg(long, value_name = "TIMES", default_value = "1", value_parser = speed, requires = "play")]
