@@ -11,7 +11,8 @@ use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::net::UnixStream;
 
-use super::operations::{AdminError, Operation};
+use super::error::AdminError;
+use super::operations::Operation;
 
 /// Enough for the peers of the largest nodes.
 const REPLY_BYTES_MAX: usize = 256 << 20;

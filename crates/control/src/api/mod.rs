@@ -6,6 +6,8 @@
 
 mod client;
 mod connections;
+mod error;
+mod import;
 mod metrics;
 mod operations;
 mod places;
@@ -19,11 +21,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use client::{CallError, Client};
+pub use error::AdminError;
+pub use import::import;
 pub use operations::*;
 pub use server::{BindError, Server, ServerHandle};
 
-/// The maximum length of a request in bytes.
-pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// The maximum length of a request in bytes: a configuration with 50,000 peers.
+pub const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// The most requests that run at the same time; others wait for them.
 pub const REQUESTS_MAX: usize = 32;
 /// The most concurrent requests that ask other nodes, which may take minutes; others are refused.

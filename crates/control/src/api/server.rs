@@ -24,9 +24,10 @@ use fulmar_base::Errno;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::error::AdminError;
 use super::operations::{
-    Admin, AdminError, Discover, Lst, NetShow, Operation, PeerShow, Ping, RouteShow, RoutersShow,
-    RoutingShow, StatsShow, routes,
+    Admin, Discover, Lst, NetShow, Operation, PeerShow, Ping, RouteShow, RoutersShow, RoutingShow,
+    StatsShow, routes,
 };
 use super::places::Limits;
 use super::{
