@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, CallError, Client, Operation};
 use fulmar_control::show::{ErrorObject, exit};
 pub(crate) use fulmar_control::tool::{Status, complain, print};
@@ -135,26 +136,37 @@ impl Context {
         match error {
             CallError::Refused(error) => self.refuse(form, op, object, &error),
             error => {
-                complain(&format!("{}: {error}\n", self.tool));
+                let text = format!("{}: {error}\n", self.tool);
+                self.tell(op, object, &text, Errno::ENOTCONN);
                 exit::NO_NODE
             }
         }
     }
 
+    /// Prints what Lustre's tools report as plain text, or the same as JSON.
+    pub(crate) fn tell(&self, op: &str, object: &str, text: &str, errno: Errno) {
+        complain(&match self.json {
+            true => described(op, object, &AdminError::new(errno, text.trim_end())).to_json(),
+            false => text.to_owned(),
+        });
+    }
+
+    /// Reports an argument that the tool itself does not take.
+    pub(crate) fn reject(&self, op: &str, object: &str, descr: &str) -> Status {
+        let object = described(op, object, &AdminError::new(Errno::EPERM, descr));
+        complain(&if self.json { object.to_json() } else { object.to_classic() });
+        exit::FAILED
+    }
+
     /// Prints an error object.
     pub(crate) fn refuse(&self, form: Form, op: &str, object: &str, error: &AdminError) -> Status {
-        let described = ErrorObject {
-            op: op.to_owned(),
-            object: object.to_owned(),
-            errno: error.errno,
-            descr: error.descr.clone(),
-        };
+        let described = described(op, object, error);
         complain(&match (self.json, form) {
             (true, _) => described.to_json(),
             (false, Form::Listing) => described.to_listing(self.dialect),
             (false, Form::Classic) => described.to_classic(),
         });
-        if let Some(hint) = &error.hint {
+        if let Some(hint) = error.hint.as_ref().filter(|_| !self.json) {
             // A comment, so that programs can still parse the object as YAML.
             complain(&format!("# hint: {}\n", hint.replace('\n', "\n# ")));
         }
@@ -163,6 +175,11 @@ impl Context {
             Form::Classic => exit::of_errno(error.errno),
         }
     }
+}
+
+fn described(op: &str, object: &str, error: &AdminError) -> ErrorObject {
+    let AdminError { errno, descr, hint } = error.clone();
+    ErrorObject { op: op.to_owned(), object: object.to_owned(), errno, descr, hint }
 }
 
 /// Parses the words of a command, its name first, for tests.

@@ -274,7 +274,7 @@ fn network(action: &str, existing: bool, context: &Context) -> Ran {
         }
         "down" | "unconfigure" => {
             print("LNET busy\n");
-            complain("hint: LNet ends with its node: systemctl stop fulmar-node\n");
+            complain(&format!("hint: {}\n", crate::node::how_to_stop()));
             Err(exit::of_errno(-Errno::EBUSY.0))
         }
         _ => {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fulmar_control::config::{Diagnostic, Module, NodeConfig, Source};
+use fulmar_daemon::Checked;
 use fulmar_lnet_wire::Nid;
 use fulmar_net::Node;
 
@@ -53,7 +54,8 @@ pub(crate) struct Args {
     /// Prometheus, such as 127.0.0.1:9988
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
-    /// Check the configuration, report errors, and exit
+    /// Check the configuration, and whether this machine has its interfaces, networks and CPUs; report
+    /// all errors, and exit
     #[arg(long)]
     check: bool,
 }
@@ -86,7 +88,7 @@ pub(crate) fn run_as<T>(
 ) -> ExitCode {
     let check = args.check;
     match configure(args) {
-        Ok(_) if check => ExitCode::SUCCESS,
+        Ok(config) if check => report(&fulmar_daemon::check(&config)),
         Ok(config) => {
             // The start explains why there are none.
             let nids = fulmar_daemon::nids(&config).unwrap_or_default();
@@ -100,6 +102,17 @@ pub(crate) fn run_as<T>(
             ExitCode::from(INVALID)
         }
     }
+}
+
+/// Prints what a start would find.
+fn report(checked: &Checked) -> ExitCode {
+    for note in &checked.notes {
+        complain(&format!("fulmar: note: {note}\n"));
+    }
+    for problem in &checked.problems {
+        complain(&format!("fulmar: {problem}\n"));
+    }
+    if checked.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Reads the file and applies the options.
@@ -133,6 +146,17 @@ fn configure(args: Args) -> Result<NodeConfig, String> {
     config.metrics = args.metrics.or(config.metrics);
     config.globals().map_err(|error| format!("fulmar: invalid global values: {error}"))?;
     Ok(config)
+}
+
+/// Returns how a node is stopped, by its service if that runs it.
+pub(crate) fn how_to_stop() -> String {
+    // The service manager keeps this link while the service runs.
+    let unit = Path::new("/run/systemd/units/invocation:fulmar-node.service");
+    let how = match unit.symlink_metadata() {
+        Ok(_) => "systemctl stop fulmar-node",
+        Err(_) => "end the process that runs \"fulmar node\"",
+    };
+    format!("LNet ends with its node: {how}")
 }
 
 /// Reads a file that has the configuration of a node.

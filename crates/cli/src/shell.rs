@@ -5,7 +5,8 @@ use std::io::{BufRead, IsTerminal};
 
 use clap::Command;
 use clap::error::ErrorKind;
-use fulmar_control::show::exit;
+use fulmar_base::Errno;
+use fulmar_control::show::{ErrorObject, exit};
 use fulmar_control::tool::{BUILT_IN, command_table, unknown_command};
 
 use crate::context::{Status, complain, print};
@@ -48,9 +49,13 @@ pub(crate) fn run(tool: &str, execute: impl Fn(Vec<OsString>) -> Status) -> Stat
 
 /// Reports an error of the command line, or prints the help that it requests.
 pub(crate) fn usage(command: Command, error: &clap::Error, words: &[OsString]) -> Status {
-    let tool = command.get_name();
+    let tool = &command.get_name().to_owned();
     let word = error.get(clap::error::ContextKind::InvalidSubcommand);
     match (error.kind(), word) {
+        (ErrorKind::InvalidSubcommand, Some(_)) if wants_json(words) => {
+            say_json(tool, error);
+            exit::FAILED
+        }
         (ErrorKind::InvalidSubcommand, Some(word)) => unknown(tool, &word.to_string()),
         (ErrorKind::MissingSubcommand, _) => {
             print(&help_of(command, words));
@@ -59,11 +64,33 @@ pub(crate) fn usage(command: Command, error: &clap::Error, words: &[OsString]) -
         (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, _) => {
             print(&error.render().to_string())
         }
+        _ if wants_json(words) => {
+            say_json(tool, error);
+            exit::BAD_PARAM
+        }
         _ => {
             complain(&error.render().to_string());
             exit::BAD_PARAM
         }
     }
+}
+
+fn wants_json(words: &[OsString]) -> bool {
+    words.iter().any(|word| word == "--json")
+}
+
+/// Reports an error of the command line as JSON.
+fn say_json(tool: &str, error: &clap::Error) {
+    let text = error.render().to_string();
+    let descr = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let object = ErrorObject {
+        op: "parser".into(),
+        object: tool.to_owned(),
+        errno: -Errno::EINVAL.0,
+        descr: descr.to_owned(),
+        hint: None,
+    };
+    complain(&object.to_json());
 }
 
 /// Returns the help of the command that `words` select.

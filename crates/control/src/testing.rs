@@ -23,6 +23,7 @@ struct State {
     peers: Vec<PeerConf>,
     routes: Vec<RouteConf>,
     routing: show::Routing,
+    buffers: RouterBuffers,
     /// NIs that the administrator has taken out of use.
     disabled: Vec<Nid>,
     /// The health of every NI and peer NI.
@@ -62,6 +63,7 @@ impl FakeNode {
             peers: Vec::new(),
             routes: Vec::new(),
             routing: show::Routing::default(),
+            buffers: RouterBuffers::default(),
             disabled: Vec::new(),
             health: 1000,
             globals,
@@ -134,9 +136,11 @@ fn shown(spec: &NiSpec, state: &State) -> show::Ni {
         },
         alive: None,
         interface: Some(spec.interface.clone()),
+        is_secondary: spec.is_secondary,
         lnd: Some(show::LndTunables {
             conns_per_peer: spec.conns_per_peer,
-            timeout: spec.timeout.as_secs() as u32,
+            timeout: spec.timeout.map_or(50, |timeout| timeout.as_secs() as u32),
+            own_timeout: spec.timeout.is_some(),
             tos: spec.tos,
         }),
         dev_cpt: -1,
@@ -252,7 +256,7 @@ impl Admin for FakeNode {
         state.specs.retain(|spec| {
             request.net.is_some_and(|net| net != spec.nid.net())
                 || request.nid.is_some_and(|nid| nid != spec.nid)
-                || request.interface.as_ref().is_some_and(|name| *name != spec.interface)
+                || request.interface.as_ref().is_some_and(|name| !spec.is_at(name))
         });
         match state.specs.len() == before {
             true => Err(AdminError::new(Errno::EINVAL, "cannot del network")),
@@ -344,10 +348,8 @@ impl Admin for FakeNode {
     }
 
     fn global_set(&self, request: GlobalSet) -> Result<(), AdminError> {
-        config::set(&mut self.state().globals, request.key, request.value).map_err(|hint| {
-            let descr = format!("cannot configure {}: {}", request.key, Errno::EINVAL);
-            AdminError::new(Errno::EINVAL, descr).with_hint(hint)
-        })
+        config::set(&mut self.state().globals, request.key, request.value)
+            .map_err(|why| AdminError::global_set(request.key, why))
     }
 
     fn export(&self, _: ExportAll) -> Result<show::Export, AdminError> {
@@ -361,15 +363,8 @@ impl Admin for FakeNode {
         })
     }
 
-    fn import(&self, request: Import) -> Result<(), AdminError> {
-        self.net_add(NetAdd { nets: request.conf.nets, ip2nets: request.conf.ip2nets })?;
-        self.route_add(RouteAdd { routes: request.conf.routes })?;
-        let (enable, buffers) = (request.conf.routing, request.conf.buffers.unwrap_or_default());
-        self.routing_set(RoutingSet { enable, buffers })?;
-        let mut state = self.state();
-        state.peers.extend(request.conf.peers);
-        let set = config::set_all(&mut state.globals, &request.conf.globals);
-        set.map_err(|hint| AdminError::new(Errno::EINVAL, hint))
+    fn import(&self, request: Import) -> Result<Imported, AdminError> {
+        import(self, &request)
     }
 
     fn connections(&self, _: Connections) -> Result<Vec<show::Connection>, AdminError> {
@@ -446,6 +441,7 @@ impl Admin for FakeNode {
             gateway: route.gateway,
             hops: route.hop,
             priority: route.priority,
+            health_sensitivity: route.health_sensitivity,
             up: true,
             single_hop: false,
             messages: 3,
@@ -507,11 +503,13 @@ impl Admin for FakeNode {
 
     fn routing_set(&self, request: RoutingSet) -> Result<(), AdminError> {
         let mut state = self.state();
-        let counts = request.buffers.over(RouterBuffers::default());
+        let counts = request.buffers.over(state.buffers);
+        let wanted = counts;
         let counts = [(0, counts.tiny), (1, counts.small), (256, counts.large)];
         if counts.iter().any(|(_, count)| *count == 0) {
             return Err(AdminError::routing(Errno::EINVAL, "buffers"));
         }
+        state.buffers = wanted;
         if request.enable == Some(true) {
             state.routing.state = views::RoutingState::Enabled;
             state.routing.pools = counts.map(|(pages, buffers)| views::Pool {

@@ -8,10 +8,10 @@ use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, ChangelogDeregister, ChangelogRegister, ChangelogUser, Checked, Connections,
     Counters, DebugCheck, DebugDump, DebugMark, DebugPeer, Disconnect, Discover, Dumped, ExportAll,
-    FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, MgsNodemap, MgsNodemapTest, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet,
-    NetShow, Nids, NodemapTested, ParameterList, ParameterSet, ParameterShow, PeerAdd, PeerDel,
-    PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow,
+    FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, Imported,
+    ListNids, Lst, LstReply, MgsNodemap, MgsNodemapTest, MgsPool, MgsPools, MgsSet, NetAdd, NetDel,
+    NetSet, NetShow, Nids, NodemapTested, ParameterList, ParameterSet, ParameterShow, PeerAdd,
+    PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow,
     RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
     StatsReset, StatsShow, TargetShow, TargetStart, TargetStop, UdspAdd, UdspDel, UdspShow,
     WhichNid, WhichReply,
@@ -84,6 +84,16 @@ impl Daemon {
         self.networks.add(&self.node, specs).map_err(|error| start_error(&error))
     }
 
+    /// Sets the time for which an NI waits for its peers; 0 for that of the node.
+    fn set_lnd_timeout(&self, nid: Nid, seconds: u32) -> Result<()> {
+        let own = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+        self.node
+            .set_lnd_timeout(nid, own.unwrap_or(self.node.config().timeout))
+            .map_err(|errno| AdminError::new(errno, "cannot set lnd timeout"))?;
+        self.networks.update(nid, |spec| spec.timeout = own);
+        Ok(())
+    }
+
     /// Returns the NIs that a command selects.
     fn meant(&self, keep: impl Fn(&NiSpec) -> bool) -> Vec<Nid> {
         self.networks.all().iter().filter(|spec| keep(spec)).map(|spec| spec.nid).collect()
@@ -93,48 +103,6 @@ impl Daemon {
         self.node
             .set_globals(globals)
             .map_err(|errno| AdminError::new(errno, format!("cannot set: {errno}")))
-    }
-
-    fn import_add(&self, conf: &LnetConf) -> Result<()> {
-        if !conf.nets.is_empty() || !conf.ip2nets.is_empty() {
-            let (nets, ip2nets) = (conf.nets.clone(), conf.ip2nets.clone());
-            self.net_add(NetAdd { nets, ip2nets })?;
-        }
-        let refused = self.import_routes(&conf.routes);
-        for peer in &conf.peers {
-            self.peer_add(PeerAdd { peer: peer.clone(), lock_primary: false })?;
-        }
-        self.import_routing(conf)?;
-        if !conf.globals.is_empty() || conf.numa_range.is_some() {
-            let mut globals = self.globals();
-            let mut values = conf.globals.clone();
-            values.extend(conf.numa_range.map(|range| (config::GlobalKey::NumaRange, range)));
-            config::set_all(&mut globals, &values)
-                .map_err(|error| AdminError::new(Errno::EINVAL, error))?;
-            self.set_globals(globals)?;
-        }
-        self.import_udsp(&conf.udsp)?;
-        refused.map_or(Ok(()), Err)
-    }
-
-    fn import_delete(&self, conf: &LnetConf) -> Result<()> {
-        self.delete_routes(&conf.routes)?;
-        for net in &conf.nets {
-            let named: Vec<&String> = net.nis.iter().flat_map(|ni| &ni.interfaces).collect();
-            let whole = NetDel { net: Some(net.net), ..NetDel::default() };
-            if named.is_empty() {
-                self.net_del(whole)?;
-                continue;
-            }
-            for name in named {
-                self.net_del(NetDel { interface: Some(name.clone()), ..whole.clone() })?;
-            }
-        }
-        for peer in &conf.peers {
-            let (primary, nids) = (peer.primary, Vec::new());
-            self.peer_del(PeerDel { primary, nids, force: false })?;
-        }
-        self.forget_udsp(&conf.udsp)
     }
 
     /// Discovers the gateways of routes, so that the routes become usable early.
@@ -219,18 +187,19 @@ impl Admin for Daemon {
             Some(nid) => spec.nid == nid,
             None => {
                 net == Some(spec.nid.net())
-                    && interface.as_ref().is_none_or(|name| *name == spec.interface)
+                    && interface.as_ref().is_none_or(|name| spec.is_at(name))
             }
         });
         if meant.is_empty() {
-            let descr = match interface {
-                Some(_) => "interface invalid for deleting LNet NI",
-                None => "cannot del network",
+            let (errno, descr) = match (interface, nid) {
+                (Some(_), _) => (Errno::ENODEV, "cannot del LNet NI"),
+                (None, Some(_)) => (Errno::ENOENT, "cannot del LNet NI"),
+                (None, None) => (Errno::EINVAL, "cannot del network"),
             };
             let known = self.networks.all();
             let known: Vec<String> =
                 known.iter().map(|spec| format!("{} on {}", spec.nid, spec.interface)).collect();
-            return Err(AdminError::new(Errno::EINVAL, descr)
+            return Err(AdminError::new(errno, descr)
                 .with_hint(format!("this node has {}", listed(&known))));
         }
         for nid in meant {
@@ -243,10 +212,6 @@ impl Admin for Daemon {
 
     fn net_set(&self, request: NetSet) -> Result<()> {
         let NetSet { nid, net, conns_per_peer, lnd_timeout, .. } = request;
-        if lnd_timeout.is_some() {
-            let descr = "a timeout for a single NI is not supported yet";
-            return Err(AdminError::new(Errno::EOPNOTSUPP, descr));
-        }
         let meant = self.meant(|spec| match (nid, net) {
             (Some(nid), _) => spec.nid == nid,
             (None, Some(net)) => spec.nid.net() == net,
@@ -257,13 +222,16 @@ impl Admin for Daemon {
                 .with_hint("\"lnetctl net show\" lists the interfaces of this node"));
         }
         self.set_rails(&request, &meant)?;
-        for (nid, conns) in meant.into_iter().zip(std::iter::repeat(conns_per_peer)) {
-            let Some(conns) = conns else { continue };
-            let conns = conns.max(1);
-            self.node
-                .set_conns_per_peer(nid, conns)
-                .map_err(|errno| AdminError::new(errno, "cannot set conns_per_peer"))?;
-            self.networks.update(nid, |spec| spec.conns_per_peer = conns);
+        for nid in meant {
+            if let Some(conns) = conns_per_peer.map(|conns| conns.max(1)) {
+                self.node
+                    .set_conns_per_peer(nid, conns)
+                    .map_err(|errno| AdminError::new(errno, "cannot set conns_per_peer"))?;
+                self.networks.update(nid, |spec| spec.conns_per_peer = conns);
+            }
+            if let Some(seconds) = lnd_timeout {
+                self.set_lnd_timeout(nid, seconds)?;
+            }
         }
         Ok(())
     }
@@ -278,6 +246,11 @@ impl Admin for Daemon {
 
     fn peer_add(&self, request: PeerAdd) -> Result<()> {
         let config::PeerConf { primary, multi_rail, nids } = request.peer;
+        let own = self.meant(|_| true);
+        if own.contains(&primary) && nids.iter().all(|nid| own.contains(nid)) {
+            // A kernel has a peer for itself; here there is nothing to know about it.
+            return Ok(());
+        }
         self.node
             .peer_add(primary, &nids, multi_rail)
             .map_err(|errno| AdminError::new(errno, "failed to add peer"))
@@ -285,9 +258,9 @@ impl Admin for Daemon {
 
     fn peer_del(&self, request: PeerDel) -> Result<()> {
         let PeerDel { primary, nids, .. } = request;
-        self.node
-            .peer_del(primary, &nids)
-            .map_err(|errno| AdminError::new(errno, "failed to del peer"))
+        let descr =
+            if nids.is_empty() { "failed to del primary peer" } else { "failed to del peer" };
+        self.node.peer_del(primary, &nids).map_err(|errno| AdminError::new(errno, descr))
     }
 
     fn peer_set(&self, request: PeerSet) -> Result<()> {
@@ -325,7 +298,7 @@ impl Admin for Daemon {
     fn global_set(&self, request: GlobalSet) -> Result<()> {
         let mut globals = self.globals();
         config::set(&mut globals, request.key, request.value)
-            .map_err(|error| AdminError::new(Errno::EINVAL, error))?;
+            .map_err(|why| AdminError::global_set(request.key, why))?;
         self.set_globals(globals)
     }
 
@@ -396,9 +369,8 @@ impl Admin for Daemon {
         })
     }
 
-    fn import(&self, request: Import) -> Result<()> {
-        let Import { conf, delete } = request;
-        if delete { self.import_delete(&conf) } else { self.import_add(&conf) }
+    fn import(&self, request: Import) -> Result<Imported> {
+        fulmar_control::api::import(self, &request)
     }
 
     fn connections(&self, request: Connections) -> Result<Vec<Connection>> {
@@ -583,7 +555,11 @@ fn resolve_error(error: ResolveError) -> AdminError {
 }
 
 fn start_error(error: &StartError) -> AdminError {
-    AdminError::new(error.errno(), "cannot add LNet NI").with_hint(error.to_string())
+    let (errno, descr) = match error {
+        StartError::NoCpt { .. } => (Errno::ERANGE, "invalid CPT value"),
+        error => (error.errno(), "cannot add LNet NI"),
+    };
+    AdminError::new(errno, descr).with_hint(error.to_string())
 }
 
 fn listed(items: &[String]) -> String {

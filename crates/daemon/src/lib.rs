@@ -8,6 +8,7 @@
 
 mod admin;
 mod changelogs;
+mod check;
 mod debug;
 mod failure;
 mod mgs;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use fulmar_base::Errno;
 use fulmar_control::api::{Admin, AdminError, BindError, Server};
 use fulmar_control::config::{
-    Cores, Interfaces, Module, NiSpec, NodeConfig, ResolveError, Role, RouteConf,
+    Cores, Interfaces, Module, NiSpec, NodeConfig, ResolveError, Role, RouteConf, fit_cpts,
 };
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{Interface, Node, Options, Runtime, StartError, Tap};
@@ -40,6 +41,7 @@ use debug::Log;
 use networks::Networks;
 use targets::Hosting;
 
+pub use check::{Checked, check};
 pub use selftest::Selftest;
 
 /// Why a node does not run. The first line of the text describes the failure, a second one a
@@ -132,7 +134,8 @@ pub fn run_observed<T>(
     fulmar_net::note_panics();
     let log = Log::install();
     warn_of_deprecated_names(config);
-    let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
+    config.unused().iter().for_each(|unused| tracing::warn!("{unused}"));
+    let specs = resolved(config)?;
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
     let server = bind(config)?;
     let port = config.options.parameters.socklnd().accept_port;
@@ -189,7 +192,7 @@ impl ClientSide {
     /// # Errors
     /// Why the node does not start.
     pub fn start(config: &NodeConfig) -> Result<Self, DaemonError> {
-        let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
+        let specs = resolved(config)?;
         let (runtime, node) = start(config, &specs, None)?;
         let port = config.options.parameters.socklnd().accept_port;
         let nids = specs.iter().map(|spec| spec.nid).collect();
@@ -222,11 +225,29 @@ fn start(
     Ok((runtime, node))
 }
 
+/// Returns the NIs of a configuration. Their CPTs that this node does not have are left out: an export
+/// of another node has all of that one.
+fn resolved(config: &NodeConfig) -> Result<Vec<NiSpec>, DaemonError> {
+    let mut specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
+    let count = u32::try_from(cpts(config)?.len().max(1)).unwrap_or(u32::MAX);
+    for spec in &mut specs {
+        if let Some(note) = fit_cpts(&mut spec.cpts, count) {
+            tracing::warn!("{}: {note}", spec.nid);
+        }
+    }
+    Ok(specs)
+}
+
+/// Returns the cores of each configured CPT.
+fn cpts(config: &NodeConfig) -> Result<Vec<Vec<usize>>, DaemonError> {
+    let machine = Cores { usable: fulmar_net::usable_cores(), nodes: fulmar_net::numa_nodes() };
+    config.options.parameters.cpts(&machine).map_err(DaemonError::Cpts)
+}
+
 /// Starts the I/O threads: one for each core, or those of the configured CPTs.
 fn threads(config: &NodeConfig) -> Result<Runtime, DaemonError> {
     let parameters = &config.options.parameters;
-    let machine = Cores { usable: fulmar_net::usable_cores(), nodes: fulmar_net::numa_nodes() };
-    let cpts = parameters.cpts(&machine).map_err(DaemonError::Cpts)?;
+    let cpts = cpts(config)?;
     Ok(match cpts.is_empty() {
         true => Runtime::new(parameters.nscheds())?,
         false => Runtime::with_cpts(&cpts, parameters.nscheds())?,
@@ -273,7 +294,7 @@ fn configured(
 /// Applies routes, peers and selection policies.
 fn configure(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), DaemonError> {
     configure_routes(daemon, config, own)?;
-    configure_peers(daemon, config)?;
+    configure_peers(daemon, config, own)?;
     if config.routing(own).check_routers_before_use {
         daemon.discover_routers();
     }
@@ -302,16 +323,22 @@ fn no_route(route: &RouteConf, error: Errno) -> DaemonError {
     DaemonError::Route { what, error: why.descr, hint }
 }
 
-fn configure_peers(daemon: &Daemon, config: &NodeConfig) -> Result<(), DaemonError> {
+fn configure_peers(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), DaemonError> {
     for peer in &config.lnet.peers {
+        if own.contains(&peer.primary) {
+            // A kernel has a peer for itself, and exports it.
+            tracing::info!("peer {} is this node itself", peer.primary);
+            continue;
+        }
         let add = fulmar_control::api::PeerAdd { peer: peer.clone(), lock_primary: false };
         daemon.peer_add(add).map_err(|error| DaemonError::Configure {
             what: format!("peer {}", peer.primary),
             error: Errno(-error.errno),
         })?;
     }
-    daemon
-        .import_udsp(&config.lnet.udsp)
+    let rules = &mut config.lnet.udsp.iter();
+    rules
+        .try_for_each(|rule| daemon.add_udsp(rule))
         .map_err(|error| DaemonError::Configure { what: "udsp".into(), error: Errno(-error.errno) })
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct Networks {
 impl Networks {
     /// Stores the configuration with which the node was started.
     pub(crate) fn new(parameters: Parameters, specs: Vec<NiSpec>) -> Self {
-        specs.iter().for_each(warn);
         Self { parameters, specs: Mutex::new(specs) }
     }
 
@@ -32,7 +31,6 @@ impl Networks {
                 }
                 return Err(error);
             }
-            warn(spec);
             known.push(spec.clone());
         }
         Ok(())
@@ -62,13 +60,6 @@ impl Networks {
     }
 }
 
-/// Warns of settings that have no effect.
-fn warn(spec: &NiSpec) {
-    if spec.tos >= 0 {
-        tracing::warn!("{}: tos {} is not applied to sockets yet", spec.nid, spec.tos);
-    }
-}
-
 /// Returns the options of an NI for the driver.
 pub(crate) fn options(spec: &NiSpec) -> NiOptions {
     let ip = spec.nid.ip().expect("an NI on tcp has an IP address");
@@ -78,5 +69,7 @@ pub(crate) fn options(spec: &NiSpec) -> NiOptions {
         tunables: spec.tunables,
         conns_per_peer: spec.conns_per_peer,
         cpts: spec.cpts.iter().flatten().map(|cpt| *cpt as usize).collect(),
+        tos: u8::try_from(spec.tos).ok(),
+        timeout: spec.timeout,
     }
 }

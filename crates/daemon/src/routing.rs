@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, NetSet, Nids, PeerSet};
-use fulmar_control::config::{BuffersConf, LnetConf, RouteConf};
+use fulmar_control::config::{BuffersConf, RouteConf};
 use fulmar_control::show;
 use fulmar_lnet::{Forwarding, RouteConfig};
 use fulmar_lnet_wire::Nid;
@@ -42,33 +42,14 @@ impl Daemon {
         routes.iter().try_for_each(delete)
     }
 
-    /// Adds a route of an lnet.conf, at start or on import. An identical existing route is not an
+    /// Adds a route of an lnet.conf at the start. An identical existing route is not an
     /// error.
     pub(super) fn import_route(&self, route: &RouteConf) -> std::result::Result<(), Errno> {
-        let there =
-            || self.routes().iter().any(|known| RouteConf::from(known) == known_form(route));
+        let there = || self.routes().iter().any(|known| RouteConf::from(known) == route.normal());
         match self.add_route(route) {
             Err(Errno::EEXIST) if there() => Ok(()),
             added => added,
         }
-    }
-
-    /// Adds the routes of an lnet.conf. Continues after a refused route: several nodes may share
-    /// the file.
-    pub(super) fn import_routes(&self, routes: &[RouteConf]) -> Option<AdminError> {
-        let refused = routes.iter().filter_map(|route| {
-            self.import_route(route).err().map(|errno| AdminError::route_add(errno, route))
-        });
-        let mut refused: Vec<AdminError> = refused.collect();
-        let hints: Vec<String> = refused.iter().filter_map(|error| error.hint.clone()).collect();
-        let first = if refused.is_empty() { None } else { Some(refused.swap_remove(0)) };
-        first.map(|error| error.with_hint(hints.join("\n")))
-    }
-
-    /// Applies the router settings of an lnet.conf.
-    pub(super) fn import_routing(&self, conf: &LnetConf) -> Result<()> {
-        self.set_buffers(&conf.buffers.clone().unwrap_or_default(), "buffers")?;
-        conf.routing.map_or(Ok(()), |enable| self.set_routing(enable))
     }
 
     pub(super) fn set_routing(&self, enable: bool) -> Result<()> {
@@ -134,9 +115,4 @@ impl Daemon {
         let recovery = self.node.recovery();
         Nids { nids: if peers { recovery.peer } else { recovery.local } }
     }
-}
-
-/// Returns the part of a route configuration that a node keeps.
-fn known_form(route: &RouteConf) -> RouteConf {
-    RouteConf { health_sensitivity: None, ..route.clone() }
 }

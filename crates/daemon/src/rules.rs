@@ -28,27 +28,9 @@ impl Daemon {
         })
     }
 
-    /// Adds rules in their order.
-    pub(super) fn import_udsp(&self, rules: &[UdspConf]) -> Result<()> {
-        rules.iter().try_for_each(|rule| self.add_udsp(rule))
-    }
-
-    /// Removes the rules with the same criteria as `rules`, whatever their index.
-    pub(super) fn forget_udsp(&self, rules: &[UdspConf]) -> Result<()> {
-        for rule in rules {
-            let criteria = |conf: &UdspConf| (conf.src.clone(), conf.dst.clone(), conf.rte.clone());
-            let known = self.udsp().into_iter().find(|known| criteria(known) == criteria(rule));
-            let Some(idx) = known.and_then(|known| known.idx) else {
-                return Err(udsp_del_error(Errno::ENOENT));
-            };
-            self.del_udsp(Some(idx))?;
-        }
-        Ok(())
-    }
-
     pub(super) fn del_udsp(&self, idx: Option<u32>) -> Result<()> {
         let index = idx.map(|idx| idx as usize);
-        self.node.udsp_del(index).map_err(udsp_del_error)
+        self.node.udsp_del(index).map_err(AdminError::udsp_del)
     }
 
     pub(super) fn faults(&self, action: FaultAction) -> Vec<Fault> {
@@ -92,9 +74,4 @@ impl Daemon {
             .fail_nid(request.nid, request.times)
             .map_err(|errno| AdminError::new(errno, format!("cannot make {} fail", request.nid)))
     }
-}
-
-fn udsp_del_error(errno: Errno) -> AdminError {
-    AdminError::new(errno, format!("cannot del udsp: {errno}"))
-        .with_hint("udsp show lists the rules of this node")
 }

@@ -37,16 +37,22 @@ fn ni(ni: views::Ni, spec: Option<&NiSpec>, lnd_timeout: u32, now: Time) -> Ni {
     Ni {
         alive: ni.pinged.map(|at| now.since(at).as_secs()),
         interface: spec.map(|spec| spec.interface.clone()),
+        is_secondary: spec.is_some_and(|spec| spec.is_secondary),
         lnd: spec.map(|spec| LndTunables {
             conns_per_peer: spec.conns_per_peer,
-            timeout: lnd_timeout,
-            tos: -1,
+            timeout: spec.timeout.map_or(lnd_timeout, |own| seconds(own.as_secs())),
+            own_timeout: spec.timeout.is_some(),
+            tos: spec.tos,
         }),
         dev_cpt: -1,
         cpts: Vec::new(),
         refs: 1,
         view: ni,
     }
+}
+
+fn seconds(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Converts an open connection.

@@ -42,8 +42,8 @@ pub trait Lnd: fmt::Debug + Send {
     /// Returns the type of the networks that this LND serves.
     fn net_type(&self) -> NetType;
 
-    /// Returns how long the LND waits at most for a peer. LNet computes the deadlines of messages
-    /// from it. Spec: lnet-behaviour §11.2.
+    /// Returns how long the LND waits at most for a peer, where an interface has no time of its own.
+    /// LNet computes the deadlines of messages from it. Spec: lnet-behaviour §11.2.
     fn timeout(&self) -> Duration;
 
     /// Adds a network interface, or changes the settings of the one with the same NID.

@@ -1,5 +1,7 @@
 //! Network interfaces (NIs) and their tunables.
 
+use std::time::Duration;
+
 use fulmar_lnet_wire::Nid;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,8 @@ pub struct NiConfig {
     /// The most connections that it opens for outgoing bulk where TCP windows limit the throughput.
     /// No effect unless it is larger than `conns_per_peer`.
     pub conns_max: u32,
+    /// How long its LND waits at most for a peer; the time of the LND itself if `None`.
+    pub timeout: Option<Duration>,
 }
 
 /// The credits of a network interface. Defaults are those of socklnd. Spec: lnet-behaviour §6.2.

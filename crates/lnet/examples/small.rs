@@ -43,6 +43,7 @@ fn node(n: usize) -> (Lnet, ServiceId) {
         incarnation: 1,
         conns_per_peer: 1,
         conns_max: 1,
+        timeout: None,
     };
     lnet.add_ni(Time::ZERO, ni, Duration::from_secs(50)).expect("the interface is valid");
     lnet.start(Time::ZERO);

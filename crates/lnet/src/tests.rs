@@ -52,6 +52,7 @@ fn ni(nid: Nid) -> NiConfig {
         incarnation: 1,
         conns_per_peer: 1,
         conns_max: 1,
+        timeout: None,
     }
 }
 

@@ -237,6 +237,9 @@ pub struct Route {
     pub hops: Option<u32>,
     /// Smaller is preferred.
     pub priority: u32,
+    /// What a failure takes from the health of the gateway, if that was configured.
+    #[serde(default)]
+    pub health_sensitivity: Option<u32>,
     /// Whether it would be used now.
     pub up: bool,
     /// The network is one of the gateway's own, so that its interface there is watched too.

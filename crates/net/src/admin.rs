@@ -31,7 +31,7 @@ use crate::kernel::{TcpState, tcp_state};
 use crate::listener::Listener;
 use crate::node::{NiAddress, NiOptions, wall_clock};
 use crate::runtime::Message;
-use crate::shared::Shared;
+use crate::shared::{Listening, Shared};
 use crate::tap::Tap;
 use crate::turn::in_handler;
 
@@ -182,6 +182,14 @@ impl Admin {
         self.change(|admin| admin.set_conns_per_peer(nid, conns))
     }
 
+    /// Changes how long an interface waits for its peers.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such interface.
+    pub fn set_lnd_timeout(&self, nid: Nid, timeout: Duration) -> Result<(), Errno> {
+        self.change(|admin| admin.set_lnd_timeout(nid, timeout))?
+    }
+
     /// Closes every connection with a peer.
     ///
     /// # Errors
@@ -229,13 +237,18 @@ impl Admin {
         if let Some(&cpt) = options.cpts.iter().find(|cpt| **cpt >= cpts) {
             return Err(StartError::NoCpt { nid, cpt, cpts });
         }
-        let (tunables, incarnation) = (options.tunables, wall_clock());
-        let ni = NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max };
+        let NiOptions { tunables, timeout, .. } = options;
+        let incarnation = wall_clock();
+        let ni = NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max, timeout };
         let up = interfaces::link_of(address);
         let up = up.map_err(StartError::system("see whether the link of the interface is up"))?;
         if !options.cpts.is_empty() {
             self.0.cpts.lock().insert(address, options.cpts);
         }
+        match options.tos {
+            Some(tos) => self.0.tos.lock().insert(address, tos),
+            None => self.0.tos.lock().remove(&address),
+        };
         self.listen(address)?;
         let added = self.0.turn(|core, now, _| {
             core.machine.admin(now).add_ni(ni)?;
@@ -378,27 +391,33 @@ impl Admin {
 
     fn listen(&self, address: IpAddr) -> Result<(), StartError> {
         let mut listeners = self.0.listeners.lock();
-        if let Some((_, count)) = listeners.get_mut(&address) {
-            *count += 1;
+        if let Some(at) = listeners.get_mut(&address) {
+            at.users += 1;
             return Ok(());
         }
         let config = self.config();
         if config.accept != AcceptMode::None {
-            let listener = Arc::new(Listener::open(address, config.accept_port)?);
-            let message = Message::Listen(self.0.clone(), listener.clone());
-            self.0.runtime.post(self.0.home, message);
-            listeners.insert(address, (listener, 1));
+            let ports = config.accept_ports();
+            let opened = ports.map(|port| Ok(Arc::new(Listener::open(address, port)?)));
+            let opened = opened.collect::<Result<Vec<_>, StartError>>()?;
+            for listener in &opened {
+                let message = Message::Listen(self.0.clone(), listener.clone());
+                self.0.runtime.post(self.0.home, message);
+            }
+            listeners.insert(address, Listening { listeners: opened, users: 1 });
         }
         Ok(())
     }
 
     fn unlisten(&self, address: IpAddr) {
         let mut listeners = self.0.listeners.lock();
-        let Some((_, count)) = listeners.get_mut(&address) else { return };
-        *count -= 1;
-        if *count == 0
-            && let Some((listener, _)) = listeners.remove(&address)
-        {
+        let Some(at) = listeners.get_mut(&address) else { return };
+        at.users -= 1;
+        if at.users > 0 {
+            return;
+        }
+        let gone = listeners.remove(&address);
+        for listener in gone.into_iter().flat_map(|at| at.listeners) {
             listener.close();
             self.0.runtime.post(self.0.home, Message::Unlisten(listener));
         }

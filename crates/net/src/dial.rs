@@ -19,11 +19,12 @@ use crate::{errno_of, sys};
 pub(crate) fn dial(
     local: IpAddr,
     remote: SocketAddr,
+    tos: Option<u8>,
     unprivileged: &AtomicBool,
 ) -> Result<OwnedFd, Errno> {
     let mut port = if unprivileged.load(Ordering::Relaxed) { ANY } else { PORT_FIRST };
     loop {
-        match dial_from(SocketAddr::new(local, port), remote) {
+        match dial_from(SocketAddr::new(local, port), remote, tos) {
             Ok(socket) => return Ok(socket),
             Err(Errno::EACCES | Errno::EPERM) if port != ANY => {
                 unprivileged.store(true, Ordering::Relaxed);
@@ -36,7 +37,7 @@ pub(crate) fn dial(
     }
 }
 
-fn dial_from(local: SocketAddr, remote: SocketAddr) -> Result<OwnedFd, Errno> {
+fn dial_from(local: SocketAddr, remote: SocketAddr, tos: Option<u8>) -> Result<OwnedFd, Errno> {
     let connect = || {
         let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
         if !Descriptors::of_process().may_keep(&socket) {
@@ -45,7 +46,7 @@ fn dial_from(local: SocketAddr, remote: SocketAddr) -> Result<OwnedFd, Errno> {
         socket.set_nonblocking(true)?;
         // One port serves connections to many peers.
         socket.set_reuse_address(true)?;
-        set_options(&socket)?;
+        set_options(&socket, remote.ip(), tos)?;
         socket.bind(&local.into())?;
         match socket.connect(&remote.into()) {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
@@ -78,7 +79,12 @@ pub(crate) fn adapt(socket: BorrowedFd<'_>) {
 
 /// Sets the options that the kernel's LND sets on every connection, and the timeouts of TCP for
 /// failures of the path. Spec: lnet-wire §12.3.
-pub(crate) fn set_options(socket: &Socket) -> io::Result<()> {
+pub(crate) fn set_options(socket: &Socket, remote: IpAddr, tos: Option<u8>) -> io::Result<()> {
+    match tos {
+        Some(tos) if remote.is_ipv6() => socket.set_tclass_v6(tos.into())?,
+        Some(tos) => socket.set_tos_v4(tos.into())?,
+        None => {}
+    }
     // The number of keepalives is not set: GIVE_UP replaces any count.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
@@ -103,3 +109,24 @@ const TRIES_APART: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(200);
 /// A port that the kernel chooses.
 const ANY: u16 = 0;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_has_the_type_of_service_of_its_interface() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let remote = listener.local_addr().unwrap();
+        for (tos, wanted) in [(Some(0x28), 0x28), (None, 0)] {
+            let unprivileged = AtomicBool::new(true);
+            let socket = dial([127, 0, 0, 1].into(), remote, tos, &unprivileged).unwrap();
+            assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), wanted);
+        }
+        let six = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
+        set_options(&six, IpAddr::from([0u16; 8]), Some(0x28)).unwrap();
+        assert_eq!(six.tclass_v6().unwrap(), 0x28);
+    }
+}

@@ -132,7 +132,7 @@ impl Listener {
             self.refuse(node, remote);
             return Ok(Room::Full);
         }
-        set_options(&socket)?;
+        set_options(&socket, remote.ip(), node.tos_at(self.address.ip()))?;
         adapt(socket.as_fd());
         let full = limits.is_full(&socket);
         let accepted = node.turn(|core, now, _| {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnd::NiTunables;
@@ -62,13 +62,18 @@ pub struct NiOptions {
     pub conns_per_peer: u32,
     /// The CPTs whose I/O threads serve its connections; all if the list is empty.
     pub cpts: Vec<usize>,
+    /// The IP type of service of its connections, if it is not the usual one.
+    pub tos: Option<u8>,
+    /// How long its LND waits for a peer, if not for the time of the node.
+    pub timeout: Option<Duration>,
 }
 
 impl NiOptions {
     /// Returns an interface on `tcp` with the usual credits.
     pub fn at(address: IpAddr) -> Self {
         let (address, tunables) = (NiAddress::Ip(address), NiTunables::default());
-        Self { net: Net::TCP, address, tunables, conns_per_peer: 0, cpts: Vec::new() }
+        let (net, conns_per_peer, cpts) = (Net::TCP, 0, Vec::new());
+        Self { net, address, tunables, conns_per_peer, cpts, tos: None, timeout: None }
     }
 }
 

@@ -35,10 +35,11 @@ pub(crate) struct Shared {
     /// Notified when a thread has handled the events of a service of a node that has ended.
     pub(crate) quiet: Condvar,
     pub(crate) counters: Counters,
-    /// By address, with the number of network interfaces that have it.
-    pub(crate) listeners: Lock<BTreeMap<IpAddr, (Arc<Listener>, usize)>>,
+    pub(crate) listeners: Lock<BTreeMap<IpAddr, Listening>>,
     /// The CPTs of addresses whose connections are bound to some.
     pub(crate) cpts: Lock<BTreeMap<IpAddr, Vec<usize>>>,
+    /// The types of service of addresses whose connections have one.
+    pub(crate) tos: Lock<BTreeMap<IpAddr, u8>>,
     /// Network interfaces whose links are watched, and whether they are up.
     pub(crate) links: Lock<BTreeMap<Nid, bool>>,
     pub(crate) log: Log,
@@ -46,6 +47,14 @@ pub(crate) struct Shared {
     pub(crate) end: End,
     /// The time for which the node's lock is held is measured.
     pub(crate) lock_times: bool,
+}
+
+/// What listens at an address.
+pub(crate) struct Listening {
+    /// One for each port.
+    pub(crate) listeners: Vec<Arc<Listener>>,
+    /// How many network interfaces have the address.
+    pub(crate) users: usize,
 }
 
 impl Shared {
@@ -67,6 +76,7 @@ impl Shared {
             counters: Counters::default(),
             listeners: Lock::default(),
             cpts: Lock::default(),
+            tos: Lock::default(),
             links: Lock::default(),
             log: Log::new(name),
             end: End::default(),
@@ -89,6 +99,11 @@ impl Shared {
     pub(crate) fn assign(&self, local: IpAddr) -> usize {
         let cpts = self.cpts.lock();
         self.runtime.assign(cpts.get(&local).map(Vec::as_slice))
+    }
+
+    /// Returns the type of service of connections at one of our addresses.
+    pub(crate) fn tos_at(&self, local: IpAddr) -> Option<u8> {
+        self.tos.lock().get(&local).copied()
     }
 
     /// Ends the node: nothing of it is left in any thread when this returns.
@@ -135,7 +150,7 @@ impl Shared {
 
     fn unlisten_all(&self) {
         let listeners = std::mem::take(&mut *self.listeners.lock());
-        for (listener, _) in listeners.into_values() {
+        for listener in listeners.into_values().flat_map(|at| at.listeners) {
             listener.close();
             self.runtime.post(self.home, Message::Unlisten(listener));
         }

@@ -254,7 +254,8 @@ impl Shared {
     /// Begins to open connections.
     fn dial(self: &Arc<Self>, dials: Vec<(Arc<Conn>, IpAddr, SocketAddr)>, report: &mut Report) {
         for (conn, local, remote) in dials {
-            match dial::dial(local, remote, &self.runtime.unprivileged) {
+            let tos = self.tos_at(local);
+            match dial::dial(local, remote, tos, &self.runtime.unprivileged) {
                 Ok(socket) => {
                     conn.set_socket(socket);
                     let thread = conn.thread;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Host, PATIENCE, PORT, PORTAL, address, at, eventually, options, pattern};
 use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventDone, EventKind, MdId, MdOptions, Op, ServiceConfig};
+use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::exchange::anyone;
 use fulmar_net::{
@@ -26,6 +27,31 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> impl Drop {
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[test]
+fn bulk_may_have_a_port_of_its_own() {
+    const BULK: u16 = PORT + 1;
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let start = || {
+        Host::start_with(&runtime, |options| {
+            options.config.socklnd.accept_port_bulk = Some(BULK);
+        })
+    };
+    let (a, b) = (start(), start());
+    a.admin.ping(b.id(), None, PATIENCE).unwrap();
+    eventually("three connections", || a.admin.connections().len() == 3);
+    let remote = |conn: &fulmar_net::ConnDetails| (conn.info.kind, conn.info.remote.port());
+    let mut ports: Vec<_> = a.admin.connections().iter().map(remote).collect();
+    ports.sort();
+    let wanted = [ConnKind::CONTROL, ConnKind::BULK_IN, ConnKind::BULK_OUT];
+    let mut wanted: Vec<_> =
+        wanted.map(|kind| (kind, if kind == ConnKind::CONTROL { PORT } else { BULK })).to_vec();
+    wanted.sort();
+    assert_eq!(ports, wanted);
+    for host in [a, b] {
+        host.node.stop();
+    }
 }
 
 #[test]

@@ -72,6 +72,17 @@ impl<'a> Admin<'a> {
         self.node.socket().set_conns_per_peer(nid, conns);
     }
 
+    /// Sets how long an interface waits for its peers; only interfaces of the socket LND have a time
+    /// of their own.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such interface.
+    pub fn set_lnd_timeout(&mut self, nid: Nid, timeout: Duration) -> Result<(), Errno> {
+        self.node.lnet.set_lnd_timeout(nid, timeout)?;
+        self.node.socket().set_timeout(nid, timeout);
+        Ok(())
+    }
+
     /// Closes all connections with a peer, or with all if it is [`Nid::ANY`].
     pub fn close_peer(&mut self, peer: Nid) {
         for lnd in &mut self.node.lnds {

@@ -30,6 +30,8 @@ pub struct Config {
     pub accept_nid: Vec<AcceptNid>,
     /// The TCP port of the local listener and of peers.
     pub accept_port: u16,
+    /// Their port for connections that carry bulk, if it is another one.
+    pub accept_port_bulk: Option<u16>,
     /// Timeout of the request of an incoming connection, and again of its hello.
     pub accept_timeout: Duration,
     /// Timeout of any other stall: an answer, or a partly read or written message.
@@ -62,12 +64,29 @@ pub struct Config {
     pub handshakes_per_address: usize,
 }
 
+impl Config {
+    /// Returns the ports to listen at.
+    pub fn accept_ports(&self) -> impl Iterator<Item = u16> + use<> {
+        let bulk = self.accept_port_bulk.filter(|port| *port != self.accept_port);
+        [Some(self.accept_port), bulk].into_iter().flatten()
+    }
+
+    /// Returns the port of peers for connections of a kind. Spec: lnet-wire §3.1.
+    pub fn port_of(&self, kind: ConnKind) -> u16 {
+        match kind {
+            ConnKind::CONTROL => self.accept_port,
+            _ => self.accept_port_bulk.unwrap_or(self.accept_port),
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             accept: AcceptMode::Secure,
             accept_nid: Vec::new(),
             accept_port: ACCEPT_PORT,
+            accept_port_bulk: None,
             accept_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(50),
             reconnect_min: Duration::from_secs(1),

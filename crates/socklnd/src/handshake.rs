@@ -147,6 +147,7 @@ mod tests {
             incarnation: 1_787_000_000_123_456_789,
             conns_per_peer: 1,
             conns_max: 1,
+            timeout: None,
         }
     }
     const PEER: Nid = Nid::small(fulmar_lnet_wire::Net::TCP, 0x0a00_0002);

@@ -285,9 +285,9 @@ impl Peer {
 }
 
 impl Dialler {
-    /// Starts a round: all its connections must be open by its deadline.
-    pub(crate) fn begin_round(&mut self, now: Time, config: &Config) {
-        self.deadline = now + config.timeout;
+    /// Starts a round: all its connections must be open after `timeout`.
+    pub(crate) fn begin_round(&mut self, now: Time, timeout: Duration) {
+        self.deadline = now + timeout;
         self.instant_retries = 0;
     }
 

@@ -232,7 +232,7 @@ fn rails(size: &Size, servers: std::ops::Range<u32>, routers: std::ops::Range<u3
         // The simulator's addresses: 10.0.0.1 and up, 10.1.0.1 and up.
         let address = std::net::Ipv4Addr::from(0x0a00_0001 + router + (index << 16));
         let gateway = Nid::of_ip(own, address.into());
-        (HostId(host), RouteConfig { net: to, gateway, hops: None, priority: 0 })
+        (HostId(host), RouteConfig::new(to, gateway))
     };
     let apart = size.routers / size.routers_of_node;
     for host in 0..servers.start {

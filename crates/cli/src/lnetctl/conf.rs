@@ -4,13 +4,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use fulmar_base::Errno;
-use fulmar_control::api::{self, AdminError, ExportAll, NetShow, PeerShow, RouteShow};
+use fulmar_control::api::{
+    self, AdminError, ExportAll, NetShow, Outcome, Part, PeerShow, RouteShow,
+};
 use fulmar_control::config::{LnetConf, Source};
 use fulmar_control::show::{self, Route, exit};
 
 use super::query;
-use crate::context::{Context, Form, Status, complain};
+use crate::context::{Context, Form, Status, print};
 
+/// Prints what became of each part of the file, and goes on after one that is refused. The exit status is 1 then.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
     /// Add what the file contains; the default
@@ -45,18 +48,13 @@ impl Import {
     pub(super) fn run(self, context: &Context) -> Status {
         let older = self.old_api.then(|| context.as_before());
         let context = older.as_ref().unwrap_or(context);
-        let source = match read(self.file.as_deref()) {
-            Ok(source) => source,
-            Err(error) => {
-                complain(&format!("import: {error}\n"));
-                return exit::BAD_PARAM;
-            }
-        };
-        let conf = match LnetConf::parse(&source) {
+        let parse =
+            |source| LnetConf::parse(&source).map_err(|error| (Errno::EINVAL, error.to_string()));
+        let conf = match read(self.file.as_deref()).and_then(parse) {
             Ok(conf) => conf,
-            Err(error) => {
-                complain(&format!("import: {error}\n"));
-                return exit::BAD_PARAM;
+            Err((errno, error)) => {
+                context.tell("import", "file", &format!("import: {error}\n"), errno);
+                return exit::of_errno(-errno.0);
             }
         };
         match (self.del, self.show, self.exec) {
@@ -64,13 +62,43 @@ impl Import {
             (_, _, true) => execute(conf, context),
             (delete, ..) => {
                 let op = if delete { "del" } else { "add" };
-                context.execute(Form::Listing, op, "import", &api::Import { conf, delete })
+                let request = api::Import { conf, delete };
+                context.query(Form::Listing, op, "import", &request, |done| {
+                    report(op, &done.parts, context)
+                })
             }
         }
     }
 }
 
-fn read(file: Option<&Path>) -> Result<Source, String> {
+/// Prints what became of each part. The status is 1 if any was refused.
+fn report(op: &str, parts: &[Part], context: &Context) -> Status {
+    let mut status = 0;
+    for Part { object, what, outcome } in parts {
+        let name = format!("{object} {what}");
+        match outcome {
+            Outcome::Done(done) if !context.json => {
+                print(&format!("{}: {done}\n", name.trim_end()));
+            }
+            Outcome::Done(_) => {}
+            Outcome::Failed(error) => {
+                status = exit::PARTLY;
+                if !context.json {
+                    let hint =
+                        error.hint.as_ref().map_or(String::new(), |hint| format!(": {hint}"));
+                    let error = error.clone().with_hint(format!("{what}{hint}"));
+                    context.refuse(Form::Listing, op, object, &error);
+                }
+            }
+        }
+    }
+    if context.json {
+        print(&format!("{}\n", serde_json::json!({ "import": parts })));
+    }
+    status
+}
+
+fn read(file: Option<&Path>) -> Result<Source, (Errno, String)> {
     let (name, text) = match file {
         Some(path) => (path.display().to_string(), std::fs::read_to_string(path)),
         None => {
@@ -81,7 +109,10 @@ fn read(file: Option<&Path>) -> Result<Source, String> {
     };
     match text {
         Ok(text) => Ok(Source::new(name, text)),
-        Err(error) => Err(format!("cannot read {name}: {error}")),
+        Err(error) => {
+            let errno = Errno(error.raw_os_error().unwrap_or(Errno::EIO.0));
+            Err((errno, format!("cannot read {name}: {error}")))
+        }
     }
 }
 
@@ -142,7 +173,8 @@ impl Export {
                     let descr = format!("cannot write {}: {error}", path.display());
                     let errno = Errno(error.raw_os_error().unwrap_or(Errno::EIO.0));
                     let error = AdminError::new(errno, descr);
-                    context.refuse(Form::Classic, "export", "configuration", &error)
+                    context.refuse(Form::Classic, "export", "configuration", &error);
+                    exit::FAILED
                 },
                 |()| 0,
             )

@@ -79,9 +79,9 @@ impl CptOfNid {
                 })
             }
             Err(error) => {
-                let error =
-                    AdminError::new(Errno::EINVAL, "invalid NID").with_hint(error.to_string());
-                context.refuse(Form::Listing, "cpt-of-nid", "cpt-of-nid", &error)
+                let error = AdminError::new(Errno::EINVAL, "Invalid input data or parameter")
+                    .with_hint(error.brief());
+                context.refuse(Form::Listing, "show", "cpt-of-nid", &error)
             }
         }
     }

@@ -11,6 +11,7 @@ mod rules;
 mod setup;
 mod values;
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -178,6 +179,16 @@ fn run(command: Command, context: &Context) -> Status {
     }
 }
 
+/// Reads the level of `-v`. As in Lustre's tool more than 4 is as 4, and what is not a number as 1.
+#[allow(clippy::unnecessary_wraps, reason = "a parser of the command line returns a result")]
+fn level(text: &str) -> Result<u8, Infallible> {
+    let level = text.parse::<u64>().unwrap_or(1);
+    Ok(u8::try_from(level).unwrap_or(LEVEL_MAX).min(LEVEL_MAX))
+}
+
+/// The highest level of `-v`.
+const LEVEL_MAX: u8 = 4;
+
 fn lnet(command: LnetCommand, context: &Context) -> Status {
     match command {
         // LNet runs as long as the node does; the call only checks that the node runs.
@@ -186,7 +197,7 @@ fn lnet(command: LnetCommand, context: &Context) -> Status {
         }
         LnetCommand::Unconfigure => {
             let error = AdminError::new(Errno::EBUSY, "LNet configure error: LNET busy")
-                .with_hint("LNet ends with its node: systemctl stop fulmar-node");
+                .with_hint(crate::node::how_to_stop());
             context.refuse(Form::Classic, "configure", "lnet", &error)
         }
     }

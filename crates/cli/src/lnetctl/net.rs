@@ -7,9 +7,10 @@ use fulmar_control::config::{
     Diagnostic, Ip2NetsConf, LndConf, NetConf, NiConf, TunablesConf, cpt_list, interface_list,
     ip2nets_list,
 };
-use fulmar_control::show;
+use fulmar_control::show::{self, exit};
 use fulmar_lnet_wire::{Net, Nid};
 
+use super::level;
 use crate::context::{Context, Form, Status};
 
 #[derive(Debug, Subcommand)]
@@ -35,8 +36,7 @@ pub(super) enum Command {
         net: Option<Net>,
         /// How much to print: 1 statistics and tunables, 2 messages by type and health, 4 all
         #[arg(short, long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "1",
-            default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4),
-            hide_default_value = true)]
+            default_value_t = 0, value_parser = level, hide_default_value = true)]
         verbose: u8,
     },
     /// Change interfaces
@@ -48,22 +48,21 @@ pub(super) enum Command {
         #[arg(short, long, conflicts_with = "nid")]
         all: bool,
         /// Health value, at most 1000; below that the interface recovers by itself
-        #[arg(short = 't', long, value_name = "N")]
-        health: Option<u32>,
+        #[arg(short = 't', long, value_name = "N", allow_negative_numbers = true)]
+        health: Option<i64>,
         /// Disable interfaces, or enable them again: messages in flight are completed, and peers
         /// are notified
         #[arg(long, value_name = "WHICH", conflicts_with = "all")]
         state: Option<Switch>,
-        /// Connections of each bulk kind to a peer; 0 to choose by the speed of the link
-        #[arg(short = 'm', long, value_name = "N",
-            value_parser = clap::value_parser!(u32).range(0..=127))]
-        conns_per_peer: Option<u32>,
+        /// Connections of each bulk kind to a peer, at most 127; 0 to choose by the speed of the link
+        #[arg(short = 'm', long, value_name = "N", allow_negative_numbers = true)]
+        conns_per_peer: Option<i64>,
         /// The interfaces of this network
         #[arg(short = 'i', long)]
         net: Option<Net>,
         /// Timeout of the LND, in seconds
-        #[arg(short, long, value_name = "SECONDS", requires = "net")]
-        lnd_timeout: Option<u32>,
+        #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true)]
+        lnd_timeout: Option<i64>,
     },
 }
 
@@ -95,37 +94,32 @@ pub(super) struct Add {
     /// Peer timeout in seconds; if above 0 a router monitors its peers
     #[arg(short = 't', long, value_name = "SECONDS", allow_hyphen_values = true)]
     peer_timeout: Option<i32>,
-    /// Messages in flight to one peer
-    #[arg(short = 'c', long, value_name = "N")]
-    peer_credits: Option<u32>,
+    /// Messages in flight to one peer; 0 for the default
+    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
+    peer_credits: Option<i64>,
     /// Messages forwarded from one peer at once
-    #[arg(short = 'b', long, value_name = "N")]
-    peer_buffer_credits: Option<u32>,
-    /// Messages in flight on the interface
-    #[arg(short = 'r', long, value_name = "N")]
-    credits: Option<u32>,
+    #[arg(short = 'b', long, value_name = "N", allow_negative_numbers = true)]
+    peer_buffer_credits: Option<i64>,
+    /// Messages in flight on the interface; 0 for the default
+    #[arg(short = 'r', long, value_name = "N", allow_negative_numbers = true)]
+    credits: Option<i64>,
     #[arg(short = 's', long, value_name = "LIST", help = "CPU partitions: [0,1]")]
     cpt: Option<String>,
-    /// Connections of each bulk kind to a peer; 0 to choose by the speed of the link
-    #[arg(short = 'm', long, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(0..=127))]
-    conns_per_peer: Option<u32>,
+    /// Connections of each bulk kind to a peer, at most 127; 0 to choose by the speed of the link
+    #[arg(short = 'm', long, value_name = "N", allow_negative_numbers = true)]
+    conns_per_peer: Option<i64>,
     /// Accepted and ignored: the routes of the machine are not changed
     #[arg(short = 'k', long)]
     skip_mr_route_setup: bool,
-    /// IP type of service; -1 for the default
-    #[arg(long, value_name = "N", allow_hyphen_values = true,
-        value_parser = clap::value_parser!(i32).range(-1..=255))]
-    tos: Option<i32>,
+    /// IP type of service of connections, at most 255; -1 for the default
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    tos: Option<i64>,
 }
 
 impl Command {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
-            Self::Add(args) => match args.request() {
-                Ok(request) => context.execute(Form::Listing, "add", "net", &request),
-                Err(error) => context.refuse(Form::Listing, "add", "net", &error),
-            },
+            Self::Add(args) => args.run(context),
             Self::Del { net: None, nid: None, .. } => {
                 let error = AdminError::new(Errno::EINVAL, "interface / NID is missing")
                     .with_hint("select it: --net NET, --net NET --if IF, or --nid NID");
@@ -145,27 +139,69 @@ impl Command {
                 })
             }
             Self::Set { nid, all, health, state, conns_per_peer, net, lnd_timeout } => {
+                if conns_per_peer.is_some_and(|conns| conns > CONNS_MAX) {
+                    return context.reject("net", "set", CONNS_RANGE);
+                }
+                if let Some(descr) = wrong_timeout(lnd_timeout, net) {
+                    let error = AdminError::new(Errno::EINVAL, descr);
+                    return context.refuse(Form::Classic, "net", "set", &error);
+                }
                 if nid.is_none() && !all && net.is_none() {
                     let error =
                         AdminError::new(Errno::EINVAL, "Invalid option or missing argument")
                             .with_hint("select interfaces: --nid NID, --net NET, or --all");
                     return context.refuse(Form::Listing, "set", "net", &error);
                 }
-                let enabled = state.map(|switch| switch == Switch::Up);
-                let request = NetSet { nid, net, health, conns_per_peer, lnd_timeout, enabled };
+                let request = NetSet {
+                    nid,
+                    net,
+                    health: given(health),
+                    conns_per_peer: given(conns_per_peer),
+                    lnd_timeout: given(lnd_timeout),
+                    enabled: state.map(|switch| switch == Switch::Up),
+                };
                 context.execute(Form::Listing, "set", "net", &request)
             }
         }
     }
 }
 
+/// The most connections of a bulk kind, and what the tool says to more.
+const CONNS_MAX: i64 = 127;
+const CONNS_RANGE: &str = "invalid conns-per-peer value (valid range 0-127)";
+
+/// Returns a number, unless it is negative: that stands for the default, or for no change.
+fn given(number: Option<i64>) -> Option<u32> {
+    number.and_then(|number| u32::try_from(number).ok())
+}
+
+fn wrong_timeout(timeout: Option<i64>, net: Option<Net>) -> Option<String> {
+    let timeout = timeout?;
+    if timeout < 0 {
+        return Some(format!("Invalid LND timeout value '{timeout}', must be >= 0"));
+    }
+    net.is_none().then(|| "Specified --lnd-timeout without --net option".to_owned())
+}
+
 impl Add {
+    fn run(self, context: &Context) -> Status {
+        if self.conns_per_peer.is_some_and(|conns| conns > CONNS_MAX) {
+            return context.reject("ni", "add", CONNS_RANGE);
+        }
+        if self.tos.is_some_and(|tos| !(-1..=255).contains(&tos)) {
+            context.reject("ni", "add", "Invalid ToS argument");
+            return exit::BAD_PARAM;
+        }
+        match self.request() {
+            Ok(request) => context.execute(Form::Listing, "add", "net", &request),
+            Err(error) => context.refuse(Form::Listing, "add", "net", &error),
+        }
+    }
+
     /// Returns a request for one NI for each interface, all with the same settings.
     fn request(self) -> Result<NetAdd, AdminError> {
         let wrong = |descr: &'static str| {
-            move |error: Diagnostic| {
-                AdminError::new(Errno::EINVAL, descr).with_hint(error.to_string())
-            }
+            move |error: Diagnostic| AdminError::new(Errno::EINVAL, descr).with_hint(error.brief())
         };
         let cpts = self.cpt.as_deref().map(cpt_list).transpose();
         let cpts = cpts.map_err(wrong("invalid CPT set"))?;
@@ -189,13 +225,13 @@ impl Add {
             ni.cpts = ni.cpts.take().or(cpts.clone());
             ni.tunables = TunablesConf {
                 peer_timeout: self.peer_timeout,
-                peer_credits: self.peer_credits,
-                peer_buffer_credits: self.peer_buffer_credits,
-                credits: self.credits,
+                peer_credits: given(self.peer_credits),
+                peer_buffer_credits: given(self.peer_buffer_credits),
+                credits: given(self.credits),
             };
             ni.lnd = LndConf {
-                conns_per_peer: self.conns_per_peer,
-                tos: self.tos,
+                conns_per_peer: given(self.conns_per_peer),
+                tos: self.tos.map(|tos| tos as i32),
                 ..LndConf::default()
             };
         }

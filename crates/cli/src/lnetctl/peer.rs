@@ -2,11 +2,12 @@
 
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::{AdminError, PeerAdd, PeerDel, PeerSet, PeerShow};
+use fulmar_control::api::{AdminError, CallError, PeerAdd, PeerDel, PeerSet, PeerShow};
 use fulmar_control::config::{PeerConf, nid_list};
-use fulmar_control::show;
+use fulmar_control::show::{self, exit};
 use fulmar_lnet_wire::Nid;
 
+use super::level;
 use crate::context::{Context, Form, Status};
 
 #[derive(Debug, Subcommand)]
@@ -46,8 +47,7 @@ pub(super) enum Command {
         /// How much to print: 1 credits and statistics, 2 messages by type and health, 3 state,
         /// 4 all
         #[arg(short, long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "1",
-            default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4),
-            hide_default_value = true)]
+            default_value_t = 0, value_parser = level, hide_default_value = true)]
         verbose: u8,
     },
     /// Print the primary NIDs of the peers
@@ -61,8 +61,8 @@ pub(super) enum Command {
         #[arg(long, conflicts_with = "nid")]
         all: bool,
         /// Health value, at most 1000; below that the peer NI recovers by itself
-        #[arg(long, value_name = "N")]
-        health: Option<u32>,
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        health: Option<i64>,
         /// State as a number; for tests only
         #[arg(long, value_name = "N")]
         state: Option<u32>,
@@ -94,6 +94,12 @@ impl Command {
             },
             Self::Show { nid, verbose } => {
                 context.query(Form::Listing, "show", "peer", &PeerShow { nid }, |peers| {
+                    if let Some(nid) = nid.filter(|_| peers.is_empty()) {
+                        // Lustre's tool has only the status.
+                        let text = format!("# hint: no peer has the NID {nid}\n");
+                        context.tell("show", "peer", &text, Errno::ENOENT);
+                        return exit::BAD_PARAM;
+                    }
                     context.show(&show::peer_show(&peers, verbose, context.dialect))
                 })
             }
@@ -103,8 +109,25 @@ impl Command {
                 })
             }
             Self::Set { nid, health, state, .. } => {
+                // A negative value stands for no change.
+                let health = health.and_then(|health| u32::try_from(health).ok());
                 let request = PeerSet { nid, health, state };
-                context.execute(Form::Listing, "set", "peer", &request)
+                match context.client.call(&request) {
+                    // For Lustre's tool that is no failure.
+                    Err(CallError::Refused(error))
+                        if state.is_none() && error.is(Errno::ENOENT) =>
+                    {
+                        context.tell(
+                            "set",
+                            "peer",
+                            "# hint: there is no such peer\n",
+                            Errno::ENOENT,
+                        );
+                        0
+                    }
+                    Err(error) => context.failed(Form::Listing, "set", "peer", error),
+                    Ok(()) => 0,
+                }
             }
         }
     }
@@ -116,7 +139,7 @@ fn named(primary: Option<Nid>, nids: &[String]) -> Result<(Nid, Vec<Nid>), Admin
     })?;
     let lists = nids.iter().map(|list| nid_list(list));
     let nids: Vec<Vec<Nid>> = lists.collect::<Result<_, _>>().map_err(|error| {
-        AdminError::new(Errno::EINVAL, "invalid NIDs list").with_hint(error.to_string())
+        AdminError::new(Errno::EINVAL, "invalid NIDs list").with_hint(error.brief())
     })?;
     Ok((primary, nids.concat()))
 }

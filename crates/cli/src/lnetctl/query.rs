@@ -63,7 +63,7 @@ fn parse(lists: &[String], what: &str, context: &Context) -> Option<Vec<Nid>> {
         Ok(nids) => Some(nids),
         Err(error) => {
             let descr = "\"Unable to parse nidlist: no valid NIDs in string\"";
-            let error = AdminError::new(Errno::EINVAL, descr).with_hint(error.message);
+            let error = AdminError::new(Errno::EINVAL, descr).with_hint(error.brief());
             context.refuse(Form::Listing, "manage", what, &error);
             None
         }

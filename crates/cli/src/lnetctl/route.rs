@@ -7,6 +7,7 @@ use fulmar_control::config::{RouteConf, nid_list};
 use fulmar_control::show::{self, Route, exit};
 use fulmar_lnet_wire::{Net, Nid};
 
+use super::level;
 use crate::context::{Context, Form, Status, print};
 
 #[derive(Debug, Subcommand)]
@@ -39,13 +40,8 @@ pub(super) struct RouteArgs {
     /// Lower is preferred
     #[arg(short, long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]
     priority: i64,
-    /// Accepted and ignored: "lnetctl set router_sensitivity" applies to all routes
-    #[arg(
-        long = "health_sensitivity",
-        alias = "health-sensitivity",
-        value_name = "N",
-        hide = true
-    )]
+    /// What a failure takes from the health of the routers, instead of the value of the node
+    #[arg(long = "health_sensitivity", alias = "health-sensitivity", value_name = "N")]
     health_sensitivity: Option<u32>,
 }
 
@@ -71,15 +67,14 @@ pub(super) struct Show {
     priority: Option<u32>,
     /// How much to print: 1 hops, priority and state, 4 messages and latencies too
     #[arg(short, long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "1",
-        default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4),
-        hide_default_value = true)]
+        default_value_t = 0, value_parser = level, hide_default_value = true)]
     verbose: u8,
 }
 
 impl Command {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
-            Self::Add(which) => match which.missing() {
+            Self::Add(which) => match which.missing("add", context) {
                 Some(status) => status,
                 None => match which.routes() {
                     Ok(routes) => {
@@ -88,7 +83,7 @@ impl Command {
                     Err(error) => context.refuse(Form::Listing, "add", "route", &error),
                 },
             },
-            Self::Del(which) => match which.missing() {
+            Self::Del(which) => match which.missing("del", context) {
                 Some(status) => status,
                 None => match which.routes() {
                     Ok(routes) => {
@@ -119,14 +114,18 @@ impl Show {
 
 impl RouteArgs {
     /// Reports missing parameters in the words of the kernel tools.
-    fn missing(&self) -> Option<Status> {
+    fn missing(&self, op: &str, context: &Context) -> Option<Status> {
         let left_out = [("net", self.net.is_none()), ("gateway", self.gateway.is_none())];
         let names: Vec<&str> =
             left_out.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
         if names.is_empty() {
             return None;
         }
-        print(&format!("missing mandatory parameters:'{}'\n", names.join(" , ")));
+        let text = format!("missing mandatory parameters:'{}'\n", names.join(" , "));
+        match context.json {
+            true => context.tell(op, "route", &text, Errno::EINVAL),
+            false => drop(print(&text)),
+        }
         Some(exit::BAD_PARAM)
     }
 
@@ -142,11 +141,13 @@ impl RouteArgs {
                 )?)
             }
         };
-        let priority = u32::try_from(self.priority).map_err(|_| {
+        // -1 is the number of Lustre's tool for none.
+        let priority = if self.priority == -1 { 0 } else { self.priority };
+        let priority = u32::try_from(priority).map_err(|_| {
             AdminError::new(Errno::EINVAL, "invalid priority, must not be negative")
         })?;
         let gateways = nid_list(gateways).map_err(|error| {
-            AdminError::new(Errno::ENODEV, "cannot parse gateway").with_hint(error.to_string())
+            AdminError::new(Errno::ENODEV, "cannot parse gateway").with_hint(error.brief())
         })?;
         if net == Net::LOOPBACK || gateways.contains(&Nid::LOOPBACK) {
             return Err(AdminError::new(Errno::EACCES, "setting @lo not allowed"));

@@ -9,6 +9,7 @@ use fulmar_control::api::{AdminError, CallError, RoutingDrain, RoutingShow};
 use fulmar_control::show::{self, Routing};
 use fulmar_lnet::views::RoutingState;
 
+use super::level;
 use crate::context::{Context, Form, Status, complain, print};
 
 /// How often to check a draining node.
@@ -23,8 +24,7 @@ pub(super) enum Command {
         /// How much to print: 1 the state and what uses memory, 4 messages and latencies between
         /// networks too
         #[arg(short, long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "1",
-            default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4),
-            hide_default_value = true)]
+            default_value_t = 0, value_parser = level, hide_default_value = true)]
         verbose: u8,
     },
     /// Stop routing without losing a message, and wait until done

@@ -3,13 +3,13 @@
 use clap::{Args, Subcommand};
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    AdminError, FaultReset, FaultShow, Operation, UdspAdd, UdspDel, UdspShow,
+    AdminError, CallError, FaultReset, FaultShow, Operation, UdspAdd, UdspDel, UdspShow,
 };
 use fulmar_control::config::{FaultAction, UdspConf};
 use fulmar_control::show::{self, exit};
 use fulmar_lnet_wire::Selector;
 
-use crate::context::{Context, Form, Status, complain};
+use crate::context::{Context, Form, Status};
 use crate::fault::{DelArgs, DelayArgs, DropArgs};
 
 #[derive(Debug, Subcommand)]
@@ -46,8 +46,8 @@ pub(super) struct Policy {
     #[arg(long, value_name = "NIDS")]
     rte: Option<Selector>,
     /// 0 is the highest; only for --src alone or --dst alone
-    #[arg(long)]
-    priority: Option<u32>,
+    #[arg(long, allow_negative_numbers = true)]
+    priority: Option<i64>,
     /// Position in the list; the end by default
     #[arg(long)]
     idx: Option<u32>,
@@ -90,18 +90,14 @@ pub(super) enum Delays {
 impl Udsp {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
-            Self::Add(policy) => {
-                let Policy { src, dst, rte, priority, idx } = *policy;
-                let rule = UdspConf { idx, src, dst, rte, priority };
-                context.execute(Form::Classic, "add", "udsp", &UdspAdd { rule })
-            }
+            Self::Add(policy) => policy.add(context),
             // Lustre's tool reports failures of removal as those of addition.
             Self::Del { idx, all } if idx.is_some() || all => {
                 context.execute(Form::Classic, "add", "udsp", &UdspDel { idx })
             }
             Self::Del { .. } => {
-                let error = AdminError::new(Errno::EINVAL, "give --idx N or --all");
-                context.refuse(Form::Classic, "add", "udsp", &error)
+                context.tell("del", "udsp", "Must specify --idx or --all\n", Errno::EINVAL);
+                exit::BAD_PARAM
             }
             Self::Show { idx } => {
                 context.query(Form::Classic, "show", "udsp", &UdspShow {}, |mut rules| {
@@ -109,6 +105,27 @@ impl Udsp {
                     context.show(&show::udsp_show(&rules))
                 })
             }
+        }
+    }
+}
+
+impl Policy {
+    fn add(self, context: &Context) -> Status {
+        let Self { src, dst, rte, priority, idx } = self;
+        let Ok(priority) = priority.map(u32::try_from).transpose() else {
+            let text = format!("Invalid priority \"{}\"\n", priority.unwrap_or_default());
+            context.tell("add", "udsp", &text, Errno::EINVAL);
+            return exit::BAD_PARAM;
+        };
+        let rule = UdspConf { idx, src, dst, rte, priority };
+        match context.client.call(&UdspAdd { rule }) {
+            Ok(()) => 0,
+            // Lustre's tool has this number of the kernel without its sign.
+            Err(CallError::Refused(error)) if error.is(Errno::EALREADY) => {
+                let error = AdminError { errno: -error.errno, ..error };
+                context.refuse(Form::Classic, "add", "udsp", &error)
+            }
+            Err(error) => context.failed(Form::Classic, "add", "udsp", error),
         }
     }
 }
@@ -138,14 +155,21 @@ fn change<O: Operation<Reply = ()>>(
 ) -> Status {
     match request {
         Ok(request) => context.execute(Form::Listing, op, "fault", &request),
-        Err(error) => wrong(&error),
+        Err(error) => wrong(&error, context),
     }
 }
 
 fn delete(args: &DelArgs, action: FaultAction, context: &Context) -> Status {
     match args.request(action) {
-        Ok(request) => context.query(Form::Listing, "del", "fault", &request, |_| 0),
-        Err(error) => wrong(&error),
+        Ok(request) => context.query(Form::Listing, "del", "fault", &request, |removed| {
+            if removed.count > 0 {
+                return 0;
+            }
+            let text = format!("failed to delete {} rule: Object not found\n", action.name());
+            context.tell("del", "fault", &text, Errno::ENOENT);
+            exit::of_errno(-Errno::ENOENT.0)
+        }),
+        Err(error) => wrong(&error, context),
     }
 }
 
@@ -155,7 +179,7 @@ fn print(action: FaultAction, context: &Context) -> Status {
     })
 }
 
-fn wrong(error: &str) -> Status {
-    complain(&format!("{error}\n"));
+fn wrong(error: &str, context: &Context) -> Status {
+    context.tell("add", "fault", &format!("{error}\n"), Errno::EINVAL);
     exit::FAILED
 }

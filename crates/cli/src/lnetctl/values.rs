@@ -2,11 +2,12 @@
 
 use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, GlobalSet, GlobalShow, RoutingSet};
-use fulmar_control::config::{BuffersConf, GlobalKey};
-use fulmar_control::show::{self, ErrorObject, exit};
+use fulmar_control::config::{BuffersConf, GlobalKey, lenient};
+use fulmar_control::show::{self, exit};
+use fulmar_control::tool::unknown_command;
+use fulmar_lnet::RouterBuffers;
 
-use crate::context::{Context, Form, Status, complain};
-use crate::shell;
+use crate::context::{Context, Form, Status};
 
 /// Settings that are not a [`GlobalKey`].
 const ROUTER: [&str; 4] = ["tiny_buffers", "small_buffers", "large_buffers", "routing"];
@@ -17,6 +18,7 @@ pub(super) struct Set {
     /// Setting to change
     name: String,
     /// New value, a number
+    #[arg(allow_negative_numbers = true)]
     value: String,
 }
 
@@ -43,13 +45,51 @@ impl Set {
         let name = self.name.as_str();
         let key = name.parse::<GlobalKey>().ok().filter(|key| *key != GlobalKey::LndTimeout);
         if key.is_none() && !ROUTER.contains(&name) {
-            return shell::unknown("lnetctl", name);
+            let text = unknown_command("lnetctl", name);
+            context.tell("parser", "set", &text, Errno::EINVAL);
+            return exit::FAILED;
         }
         let Some(value) = number(&self.value) else { return self.unreadable(context) };
         if let Some(key) = key {
-            let request = GlobalSet { key, value };
-            return context.execute(Form::Classic, "add", name, &request);
+            let object = match key {
+                GlobalKey::MaxRecoveryPingInterval => "maximum recovery ping interval",
+                _ => name,
+            };
+            return match lenient(key, value) {
+                Ok(value) => {
+                    let request = GlobalSet { key, value };
+                    context.execute(Form::Classic, "add", object, &request)
+                }
+                Err(why) => {
+                    let error = AdminError::global_set(key, why);
+                    context.refuse(Form::Classic, "add", object, &error)
+                }
+            };
         }
+        self.set_routing(value, context)
+    }
+
+    fn set_routing(&self, value: i64, context: &Context) -> Status {
+        let name = self.name.as_str();
+        if name == "routing" && !matches!(value, 0 | 1) {
+            return self.unreadable(context);
+        }
+        let usual = RouterBuffers::default();
+        let value = match (value, name) {
+            // 0 is for the default, and -1 for no change.
+            (-1, _) => return context.execute(Form::Classic, "add", name, &RoutingSet::default()),
+            (0, "tiny_buffers") => usual.tiny,
+            (0, "small_buffers") => usual.small,
+            (0, "large_buffers") => usual.large,
+            _ => match u32::try_from(value) {
+                Ok(value) => value,
+                Err(_) => {
+                    let descr = "tiny, small and large must be >= 0";
+                    let error = AdminError::new(Errno::ERANGE, descr);
+                    return context.refuse(Form::Classic, "add", "buf", &error);
+                }
+            },
+        };
         let mut request = RoutingSet::default();
         match name {
             "tiny_buffers" => {
@@ -61,40 +101,39 @@ impl Set {
             "large_buffers" => {
                 request.buffers = BuffersConf { large: Some(value), ..request.buffers }
             }
-            _ if value > 1 => return self.unreadable(context),
             _ => request.enable = Some(value == 1),
         }
         context.execute(Form::Classic, "add", name, &request)
     }
 
     fn unreadable(&self, context: &Context) -> Status {
-        let descr = match self.name.as_str() {
-            "routing" => {
-                "cannot parse routing value.\nmust be 0 for disable or 1 for enable".to_owned()
-            }
-            name => format!("cannot parse {name} value"),
-        };
-        let error = AdminError::new(Errno::EPERM, descr);
-        let object = ErrorObject {
-            op: "parser".into(),
-            object: "set".into(),
-            errno: error.errno,
-            descr: error.descr,
-        };
-        complain(&if context.json { object.to_json() } else { object.to_classic() });
-        exit::FAILED
+        context.reject(
+            "parser",
+            "set",
+            &match self.name.as_str() {
+                "routing" => {
+                    "cannot parse routing value.\nmust be 0 for disable or 1 for enable".to_owned()
+                }
+                name => format!("cannot parse {name} value"),
+            },
+        )
     }
 }
 
 /// Parses a decimal number, a hexadecimal one (`0x`) or an octal one (`0`), as the C library does.
-fn number(text: &str) -> Option<u32> {
-    let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
+fn number(text: &str) -> Option<i64> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (digits, radix) = match (digits.strip_prefix("0x"), digits.strip_prefix('0')) {
         (Some(hex), _) => (hex, 16),
         (None, Some(octal)) if !octal.is_empty() => (octal, 8),
-        _ => (text, 10),
+        _ => (digits, 10),
     };
     let clean = digits.bytes().all(|b| b.is_ascii_alphanumeric());
-    u32::from_str_radix(digits, radix).ok().filter(|_| clean)
+    let number = i64::from_str_radix(digits, radix).ok().filter(|_| clean)?;
+    Some(if is_negative { -number } else { number })
 }
 
 pub(super) fn global_show(context: &Context) -> Status {

@@ -12,7 +12,8 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-use super::operations::{AdminError, Operation};
+use super::error::AdminError;
+use super::operations::Operation;
 
 /// Enough for the peers of the largest nodes.
 const REPLY_BYTES_MAX: usize = 256 << 20;

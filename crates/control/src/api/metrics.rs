@@ -12,9 +12,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::error::AdminError;
 use super::live;
 use super::operations::{
-    Admin, AdminError, Counters, NetShow, PeerShow, RouteShow, RoutersShow, RoutingShow, StatsShow,
+    Admin, Counters, NetShow, PeerShow, RouteShow, RoutersShow, RoutingShow, StatsShow,
 };
 use crate::show::{Net, Ni, POOLS, Peer, Route, Router, Routing, SocklndCounters, Stats};
 

@@ -7,6 +7,8 @@
 mod changes;
 mod client;
 mod connections;
+mod error;
+mod import;
 mod live;
 mod metrics;
 mod operations;
@@ -26,6 +28,8 @@ use std::time::Duration;
 
 pub use changes::{NodemapChange, PoolChange};
 pub use client::{CallError, Client};
+pub use error::AdminError;
+pub use import::import;
 pub use metrics::resident_bytes;
 pub use operations::*;
 pub use page::PAGE;
@@ -33,8 +37,8 @@ pub use place::Place;
 pub use server::{BindError, Server, ServerHandle};
 pub use tables::{TABLES, table};
 
-/// The maximum length of a request in bytes.
-pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// The maximum length of a request in bytes: a configuration with 50,000 peers.
+pub const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// The most requests that run at the same time; others wait for them.
 pub const REQUESTS_MAX: usize = 32;
 /// The most concurrent requests that ask other nodes, which may take minutes; others are refused.

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use fulmar_base::Errno;
 use fulmar_lnet_wire::{Net, Nid, NidMatch};
 use fulmar_selftest::console::{self, Keyed};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::changes::{NodemapChange, PoolChange};
+use super::error::AdminError;
 use crate::config::{
     BuffersConf, FaultAction, FaultConf, GlobalKey, Ip2NetsConf, LnetConf, NetConf, PeerConf,
     RouteConf, UdspConf,
@@ -19,64 +18,6 @@ use crate::show::{
     self, Answer, Connection, Export, Fault, Globals, Peer, SocklndCounters, SocklndInterface,
     SocklndPeer, Stats,
 };
-
-/// Why a node refused a request, or failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
-#[error("{descr}")]
-pub struct AdminError {
-    /// A negative error number.
-    pub errno: i32,
-    /// What failed, as Lustre's tools say it.
-    pub descr: String,
-    /// What to do.
-    pub hint: Option<String>,
-}
-
-impl AdminError {
-    /// Returns an error without a hint.
-    pub fn new(errno: Errno, descr: impl Into<String>) -> Self {
-        Self { errno: -errno.0, descr: descr.into(), hint: None }
-    }
-
-    /// Adds what to do.
-    #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-
-    /// Returns the error of a node that has failed.
-    pub(super) fn failed(why: &str) -> Self {
-        Self::new(Errno::EIO, format!("the node has failed: {why}")).with_hint(
-            "its process is about to end; start it again, unless a service manager does, and report \
-             the failure with the node's log",
-        )
-    }
-
-    fn unsupported(what: &str) -> Self {
-        Self::new(Errno::EOPNOTSUPP, format!("{what} is not supported by this node yet"))
-    }
-
-    /// Returns the error of a node without a management service.
-    pub fn no_mgs() -> Self {
-        Self::new(Errno::ENODEV, "this node has no management service (MGS)")
-            .with_hint("run the command on the node that serves the MGS")
-    }
-
-    /// Returns the error of a node without an MDT.
-    pub fn no_mdt(mdt: &str) -> Self {
-        Self::new(Errno::ENODEV, format!("this node does not serve {mdt}")).with_hint(
-            "run the command on the node that serves the MDT, with its name: lustre-MDT0000",
-        )
-    }
-
-    /// Returns the error of a node without the selftest role.
-    pub fn no_selftest() -> Self {
-        Self::new(Errno::EOPNOTSUPP, "this node has no selftest role").with_hint(
-            "start it with \"fulmar node --role selftest\", or with roles: [selftest] in its file",
-        )
-    }
-}
 
 /// A request to a node, with the type of its reply.
 pub trait Operation: Serialize + DeserializeOwned + Send + 'static {
@@ -172,8 +113,9 @@ operations! {
     "global/set" global_set(GlobalSet) -> ();
     /// Everything that can be shown.
     "export" export(ExportAll) -> Export;
-    /// Adds or removes the content of an lnet.conf. The client executes its `ping` and `discover`.
-    "import" import(Import) -> ();
+    /// Adds or removes the content of an lnet.conf, as [`import`](super::import()) does. The client
+    /// executes its `ping` and `discover`.
+    "import" import(Import) -> Imported;
     /// The connections of the socket LND.
     "socklnd/connections" connections(Connections) -> Vec<Connection>;
     /// The peers of the socket LND.
@@ -274,6 +216,27 @@ operations! {
     };
     /// Executes a command of the selftest console; some take half a minute.
     "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
+}
+
+/// A part of an import, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// `net`, `peer`, `route`, ….
+    pub object: String,
+    /// Which one: `tcp(eth0)`.
+    pub what: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a part of an import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was applied, or there was nothing to do; with the details.
+    Done(String),
+    /// It was refused.
+    Failed(AdminError),
 }
 
 macro_rules! requests {
@@ -393,6 +356,9 @@ requests! {
     ExportAll {}
     /// See [`Admin::import`].
     Import { conf: LnetConf, #[serde(default)] delete: bool, }
+    /// What became of the parts of an import, in order.
+    #[derive(Default)]
+    Imported { parts: Vec<Part>, }
     /// See [`Admin::connections`].
     Connections { net: Net, }
     /// See [`Admin::socklnd_peers`].

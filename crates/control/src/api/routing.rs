@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 
-use super::operations::AdminError;
+use super::error::AdminError;
 use crate::config::RouteConf;
 
 impl AdminError {

@@ -27,8 +27,9 @@ use fulmar_base::Errno;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::error::AdminError;
 use super::live::Live;
-use super::operations::{Admin, AdminError, Discover, Lst, Operation, Ping, routes};
+use super::operations::{Admin, Discover, Lst, Operation, Ping, routes};
 use super::places::Limits;
 use super::{
     CONNECTIONS_MAX, PAUSE_MAX, QUERIES_MAX, REPLY_TIMEOUT, REQUEST_BYTES_MAX, REQUEST_TIMEOUT,

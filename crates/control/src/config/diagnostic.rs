@@ -168,6 +168,12 @@ impl<'a> Text<'a> {
 }
 
 impl Diagnostic {
+    /// Returns the error and the correction without the place, for an argument of a command.
+    pub fn brief(&self) -> String {
+        let help = self.help.as_ref().map(|help| format!(": {help}"));
+        format!("{}{}", self.message, help.unwrap_or_default())
+    }
+
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self

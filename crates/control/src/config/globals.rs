@@ -204,6 +204,21 @@ pub fn set_all(globals: &mut Globals, values: &[(GlobalKey, u32)]) -> Result<(),
     Ok(())
 }
 
+/// Returns a number of the command line as a kernel takes it, which is not strict with all.
+///
+/// # Errors
+/// If the value is refused.
+pub fn lenient(key: GlobalKey, value: i64) -> Result<u32, String> {
+    let usual = Globals::default();
+    match key {
+        GlobalKey::Discovery | GlobalKey::DropAsymRoute => Ok((value != 0).into()),
+        GlobalKey::MaxInterfaces if value < key.range().0.into() => Ok(usual.max_interfaces),
+        GlobalKey::RecoveryInterval if value < 1 => Ok(usual.recovery_interval),
+        GlobalKey::NumaRange if value < 0 => Ok(u32::MAX),
+        _ => u32::try_from(value).map_err(|_| format!("{key} {value} is out of range")),
+    }
+}
+
 impl fmt::Display for GlobalKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -25,18 +25,28 @@ pub trait Interfaces {
 pub struct NiSpec {
     /// Its NID.
     pub nid: Nid,
-    /// The interface, as configured: a name, or an address.
+    /// The name of its interface.
     pub interface: String,
+    /// Its address is not the first usable one of the interface: the name alone would not select it.
+    pub is_secondary: bool,
     /// Its credits.
     pub tunables: NiTunables,
     /// Connections of each bulk kind to a peer, 1 or more.
     pub conns_per_peer: u32,
-    /// The timeout of its LND.
-    pub timeout: Duration,
+    /// How long its LND waits for a peer, if not for the time of the node.
+    pub timeout: Option<Duration>,
     /// The IP type of service; −1 to leave it.
     pub tos: i32,
     /// CPU partitions, if they were given.
     pub cpts: Option<Vec<u32>>,
+}
+
+impl NiSpec {
+    /// Returns whether it is at the interface of this name, or has this address.
+    pub fn is_at(&self, interface: &str) -> bool {
+        let ip = interface.parse::<IpAddr>().ok();
+        self.interface == interface || ip.is_some() && self.nid.ip() == ip
+    }
 }
 
 /// Why a network cannot be configured.
@@ -120,11 +130,7 @@ pub fn resolve_ip2nets(
 
 pub(crate) fn node_nis(config: &NodeConfig, interfaces: &dyn Interfaces) -> Result<Vec<NiSpec>> {
     let parameters = &config.options.parameters;
-    let mut nets = config.lnet.nets.clone();
-    nets.extend(config.options.networks.clone().unwrap_or_default());
-    if let Some(rules) = &config.options.ip2nets {
-        nets.extend(applying(rules, &interfaces.list())?);
-    }
+    let mut nets = node_nets(config, interfaces)?;
     if !config.lnet.ip2nets.is_empty() {
         let mut specs = resolve(&nets, parameters, interfaces)?;
         specs.extend(resolve_ip2nets(&config.lnet.ip2nets, parameters, interfaces)?);
@@ -134,6 +140,35 @@ pub(crate) fn node_nis(config: &NodeConfig, interfaces: &dyn Interfaces) -> Resu
         nets.push(NetConf { net: Net::TCP, nis: vec![NiConf::default()] });
     }
     resolve(&nets, parameters, interfaces)
+}
+
+/// Returns the networks of a node, except those of entries of `ip2nets` in lnet.conf.
+fn node_nets(config: &NodeConfig, interfaces: &dyn Interfaces) -> Result<Vec<NetConf>> {
+    let mut nets = config.lnet.nets.clone();
+    nets.extend(config.options.networks.clone().unwrap_or_default());
+    if let Some(rules) = &config.options.ip2nets {
+        nets.extend(applying(rules, &interfaces.list())?);
+    }
+    Ok(nets)
+}
+
+/// Returns all that keeps the networks of a node from being started.
+pub(crate) fn node_problems(config: &NodeConfig, interfaces: &dyn Interfaces) -> Vec<ResolveError> {
+    let Err(first) = node_nis(config, interfaces) else { return Vec::new() };
+    let nets = node_nets(config, interfaces).unwrap_or_default();
+    let alone = |net: &NetConf| {
+        let single = |ni| NetConf { net: net.net, nis: vec![ni] };
+        let nis = net.nis.iter().flat_map(NiConf::singles);
+        nis.map(single).collect::<Vec<_>>()
+    };
+    let parameters = &config.options.parameters;
+    let each = nets.iter().flat_map(alone);
+    let mut all: Vec<ResolveError> =
+        each.filter_map(|net| resolve(&[net], parameters, interfaces).err()).collect();
+    if !all.contains(&first) {
+        all.insert(0, first);
+    }
+    all
 }
 
 /// Returns the nets of all the rules that apply to an address of this machine.
@@ -182,20 +217,24 @@ impl Finder<'_> {
     fn nis(&self, net: Net, ni: &NiConf) -> Result<Vec<NiSpec>> {
         if net.kind() != NetType::TCP {
             let message = format!("network {net} needs an LND that this node does not have");
-            return Err(ResolveError::new(Errno::EINVAL, message, "use tcp, tcp1, tcp2, …"));
+            return Err(ResolveError::new(Errno::ENETDOWN, message, "use tcp, tcp1, tcp2, …"));
         }
         let mut specs = Vec::new();
         for name in &ni.interfaces {
-            let (ip, interface) = self.by_name(net, name)?;
-            specs.push(self.spec(net, ni, ip, name, interface));
+            let (mut ip, interface) = self.by_name(net, name)?;
+            // The NID of an export says which address was meant, if it is an export of this node.
+            if let Some(meant) = ni.nid.and_then(Nid::ip).filter(|ip| has(interface, *ip)) {
+                ip = meant;
+            }
+            specs.push(self.spec(net, ni, ip, interface));
         }
         if let (Some(nid), true) = (ni.nid, specs.is_empty()) {
             let (ip, interface) = self.by_nid(nid)?;
-            specs.push(self.spec(net, ni, ip, &interface.name, interface));
+            specs.push(self.spec(net, ni, ip, interface));
         }
         if specs.is_empty() {
             let (ip, interface) = self.first(net)?;
-            specs.push(self.spec(net, ni, ip, &interface.name, interface));
+            specs.push(self.spec(net, ni, ip, interface));
         }
         Ok(specs)
     }
@@ -203,11 +242,7 @@ impl Finder<'_> {
     /// Finds an interface by its name or by one of its addresses.
     fn by_name(&self, net: Net, name: &str) -> Result<(IpAddr, &Interface)> {
         if let Ok(ip) = name.parse::<IpAddr>() {
-            // Linux answers on all of 127/8, although it lists only 127.0.0.1.
-            let has = |i: &&Interface| {
-                i.addresses.contains(&ip) || ip.is_loopback() && ip.is_ipv4() && is_loopback(i)
-            };
-            let found = self.all.iter().find(has);
+            let found = self.all.iter().find(|interface| has(interface, ip));
             return found.map(|interface| (ip, interface)).ok_or_else(|| {
                 self.missing(format!("no interface of this node has the address {name} for {net}"))
             });
@@ -227,10 +262,9 @@ impl Finder<'_> {
     }
 
     fn by_nid(&self, nid: Nid) -> Result<(IpAddr, &Interface)> {
-        let found = nid.ip().and_then(|ip| {
-            let interface = self.all.iter().find(|interface| interface.addresses.contains(&ip))?;
-            Some((ip, interface))
-        });
+        let found = nid
+            .ip()
+            .and_then(|ip| Some((ip, self.all.iter().find(|interface| has(interface, ip))?)));
         found.ok_or_else(|| self.missing(format!("no interface of this node has the NID {nid}")))
     }
 
@@ -246,31 +280,38 @@ impl Finder<'_> {
         ResolveError::new(Errno::ENETDOWN, message, help)
     }
 
-    fn spec(&self, net: Net, ni: &NiConf, ip: IpAddr, name: &str, found: &Interface) -> NiSpec {
+    fn spec(&self, net: Net, ni: &NiConf, ip: IpAddr, found: &Interface) -> NiSpec {
         let sock = |name| self.parameters.number(Module::Ksocklnd, name);
         let given = &ni.tunables;
         let mut tunables = self.parameters.tunables();
         tunables.peer_timeout = given.peer_timeout.unwrap_or(tunables.peer_timeout);
-        tunables.peer_credits = given.peer_credits.unwrap_or(tunables.peer_credits);
+        // 0 stands for the default.
+        let some = |n: Option<u32>| n.filter(|n| *n > 0);
+        tunables.peer_credits = some(given.peer_credits).unwrap_or(tunables.peer_credits);
         tunables.peer_buffer_credits =
             given.peer_buffer_credits.unwrap_or(tunables.peer_buffer_credits);
-        tunables.credits = given.credits.unwrap_or(tunables.credits);
+        tunables.credits = some(given.credits).unwrap_or(tunables.credits);
         let conns = ni.lnd.conns_per_peer.or(sock("conns_per_peer").map(|n| n as u32));
-        let timeout = ni.lnd.timeout.filter(|seconds| *seconds > 0);
+        let timeout = some(ni.lnd.timeout);
         NiSpec {
             nid: Nid::of_ip(net, ip),
-            interface: name.to_owned(),
+            interface: found.name.clone(),
+            is_secondary: address(found) != Some(ip),
             tunables,
             conns_per_peer: conns
                 .filter(|conns| *conns > 0)
                 .unwrap_or_else(|| found.conns_per_peer()),
-            timeout: timeout.map_or(self.parameters.socklnd().timeout, |seconds| {
-                Duration::from_secs(seconds.into())
-            }),
+            timeout: timeout.map(|seconds| Duration::from_secs(seconds.into())),
             tos: ni.lnd.tos.or(sock("tos").map(|n| n as i32)).unwrap_or(-1),
             cpts: ni.cpts.clone(),
         }
     }
+}
+
+/// Returns whether an interface has an address. Linux answers on all of 127/8, although it lists
+/// only 127.0.0.1.
+fn has(interface: &Interface, ip: IpAddr) -> bool {
+    interface.addresses.contains(&ip) || ip.is_loopback() && ip.is_ipv4() && is_loopback(interface)
 }
 
 /// Returns an address that other nodes can use, IPv4 before IPv6.

@@ -3,6 +3,7 @@
 //! Information in an export, such as statistics, is accepted and ignored, so that any export can be
 //! imported.
 
+use fulmar_lnet::views::PRIORITY_LOWEST;
 use fulmar_lnet_wire::{Net, Nid};
 
 use super::diagnostic::{Diagnostic, Source, Text};
@@ -11,6 +12,7 @@ use super::model::{
     BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
     TunablesConf,
 };
+use super::module_strings::interface_spec;
 use super::pattern::{AddressPattern, number_list};
 use super::rules::UdspConf;
 use super::yaml::{self, Node};
@@ -33,7 +35,8 @@ pub(crate) const TOP_KEYS: [&str; 13] = [
     "statistics",
     "transits",
 ];
-const NET_KEYS: [&str; 3] = ["net type", "nid", "local NI(s)"];
+const NET_KEYS: [&str; 7] =
+    ["net type", "nid", "local NI(s)", "interfaces", "tunables", "lnd tunables", "CPT"];
 const NI_KEYS: [&str; 5] = ["interfaces", "nid", "tunables", "lnd tunables", "CPT"];
 /// The other keys of an NI in `net show`, besides [`NI_KEYS`].
 const NI_INFO: [&str; 10] = [
@@ -136,13 +139,20 @@ fn nets(list: &Node<'_>) -> Result<Vec<NetConf>> {
 
 fn net(node: &Node<'_>) -> Result<NetConf> {
     let (mut net, mut nid, mut nis) = (None, None, Vec::new());
+    let mut only = NiEntry::default();
     for (key, value) in node.entries("a net")? {
         match key.s {
-            "net type" => net = Some(value.text(key.s)?.parse::<Net>()?),
+            // The second is the key of releases before 2.10.
+            "net type" | "net" => net = Some(value.text(key.s)?.parse::<Net>()?),
             "nid" => nid = Some(value.text(key.s)?.parse::<Nid>()?),
-            "local NI(s)" => nis = each(value, key.s, ni)?,
-            _ => return Err(key.unknown("key", &NET_KEYS)),
+            "local NI(s)" => nis = each(value, key.s, ni)?.into_iter().flatten().collect(),
+            info if NI_INFO.contains(&info) => {}
+            // An NI without a list of them.
+            _ => only.set(key, value, &NET_KEYS)?,
         }
+    }
+    if only != NiEntry::default() {
+        nis.extend(only.nis());
     }
     let net = required(node, "net type", net.or(nid.map(Nid::net)))?;
     if nid.is_some() {
@@ -154,46 +164,78 @@ fn net(node: &Node<'_>) -> Result<NetConf> {
     Ok(NetConf { net, nis })
 }
 
-fn ni(node: &Node<'_>) -> Result<NiConf> {
-    let mut ni = NiConf::default();
+fn ni(node: &Node<'_>) -> Result<Vec<NiConf>> {
+    let mut entry = NiEntry::default();
     for (key, value) in node.entries("an NI")? {
         match key.s {
-            "nid" => ni.nid = Some(value.text(key.s)?.parse()?),
+            "nid" => entry.ni.nid = Some(value.text(key.s)?.parse()?),
             info if NI_INFO.contains(&info) => {}
-            _ => ni_setting(&mut ni, key, value, &NI_KEYS)?,
+            _ => entry.set(key, value, &NI_KEYS)?,
         }
     }
-    if !ni.interfaces.is_empty() {
-        ni.nid = None;
-    }
-    Ok(ni)
+    Ok(entry.nis())
 }
 
-/// Reads a setting that `net` and `ip2nets` have in common.
-fn ni_setting(ni: &mut NiConf, key: Text<'_>, value: &Node<'_>, known: &[&str]) -> Result<()> {
-    match key.s {
-        "interfaces" => ni.interfaces = numbered(value, "interfaces")?,
-        "tunables" => ni.tunables = tunables(value)?,
-        "lnd tunables" => ni.lnd = lnd(value)?,
-        "CPT" => ni.cpts = Some(number_list(value.text(key.s)?, CPT_MAX)?),
-        _ => return Err(key.unknown("key", known)),
+/// Settings of an NI for each of its interfaces.
+#[derive(Default, PartialEq)]
+struct NiEntry {
+    ni: NiConf,
+    /// The interfaces, some with CPU partitions of their own.
+    interfaces: Vec<NiConf>,
+}
+
+impl NiEntry {
+    /// Reads a setting that `net` and `ip2nets` have in common.
+    fn set(&mut self, key: Text<'_>, value: &Node<'_>, known: &[&str]) -> Result<()> {
+        let ni = &mut self.ni;
+        match key.s {
+            "interfaces" => self.interfaces = numbered(value, "interfaces")?,
+            "tunables" => ni.tunables = tunables(value)?,
+            "lnd tunables" => ni.lnd = lnd(value)?,
+            "CPT" => ni.cpts = Some(cpts(value)?),
+            _ => return Err(key.unknown("key", known)),
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Returns one NI for all interfaces, or one for each if some have CPU partitions of their own.
+    fn nis(self) -> Vec<NiConf> {
+        let Self { ni, interfaces } = self;
+        if interfaces.iter().all(|interface| interface.cpts.is_none()) {
+            let interfaces = interfaces.into_iter().flat_map(|one| one.interfaces).collect();
+            return vec![NiConf { interfaces, ..ni }];
+        }
+        let each = interfaces.into_iter().map(|NiConf { interfaces, cpts, .. }| NiConf {
+            interfaces,
+            cpts: cpts.or(ni.cpts.clone()),
+            ..ni.clone()
+        });
+        each.collect()
+    }
+}
+
+/// Reads `"[0,1]"`, or the same as a list of YAML.
+fn cpts(node: &Node<'_>) -> Result<Vec<u32>> {
+    if !node.is_list() {
+        return number_list(node.text("CPT")?, CPT_MAX);
+    }
+    let lists = each(node, "CPT", |one| number_list(one.text("CPT")?, CPT_MAX))?;
+    Ok(lists.into_iter().flatten().collect())
 }
 
 /// The largest number of a CPU partition.
 pub(crate) const CPT_MAX: u32 = 4095;
 
-/// Reads `0: eth0`, `1: eth1`, …, or a plain list.
-fn numbered(node: &Node<'_>, what: &str) -> Result<Vec<String>> {
-    let owned = |value: &Node<'_>| Ok(value.text(what)?.s.to_owned());
+/// Reads `0: eth0`, `1: eth1[0,1]`, …, or a plain list.
+fn numbered(node: &Node<'_>, what: &str) -> Result<Vec<NiConf>> {
+    let interface = |value: &Node<'_>| interface_spec(value.text(what)?.trim());
     if node.is_list() {
-        return each(node, what, owned);
+        return each(node, what, interface);
     }
     let entries = node.entries(what)?;
     entries
         .iter()
-        .map(|(key, value)| key.u32("the number of an entry").and_then(|_| owned(value)))
+        .map(|(key, value)| key.u32("the number of an entry").and_then(|_| interface(value)))
         .collect()
 }
 
@@ -206,13 +248,19 @@ fn tunables(node: &Node<'_>) -> Result<TunablesConf> {
                 let seconds = text.number(key.s, i32::MIN.into(), i32::MAX.into())?;
                 tunables.peer_timeout = Some(seconds as i32);
             }
-            "peer_credits" => tunables.peer_credits = Some(text.u32(key.s)?),
-            "peer_buffer_credits" => tunables.peer_buffer_credits = Some(text.u32(key.s)?),
-            "credits" => tunables.credits = Some(text.u32(key.s)?),
+            "peer_credits" => tunables.peer_credits = unless_default(text, key.s)?,
+            "peer_buffer_credits" => tunables.peer_buffer_credits = unless_default(text, key.s)?,
+            "credits" => tunables.credits = unless_default(text, key.s)?,
             _ => return Err(key.unknown("tunable", &TUNABLE_KEYS)),
         }
     }
     Ok(tunables)
+}
+
+/// Reads a number; −1 stands for the default.
+fn unless_default(text: Text<'_>, what: &str) -> Result<Option<u32>> {
+    let number = text.number(what, -1, u32::MAX.into())?;
+    Ok(u32::try_from(number).ok())
 }
 
 fn lnd(node: &Node<'_>) -> Result<LndConf> {
@@ -233,7 +281,7 @@ fn lnd(node: &Node<'_>) -> Result<LndConf> {
 }
 
 fn ip2nets(node: &Node<'_>) -> Result<Ip2NetsConf> {
-    let (mut net, mut ni, mut ranges) = (None, NiConf::default(), Vec::new());
+    let (mut net, mut entry, mut ranges) = (None, NiEntry::default(), Vec::new());
     for (index, (key, value)) in node.entries("an entry of ip2nets")?.into_iter().enumerate() {
         if (index == 0) != (key.s == "net-spec") {
             return Err(key.error("\"net-spec\" must be the first key of an entry"));
@@ -241,9 +289,14 @@ fn ip2nets(node: &Node<'_>) -> Result<Ip2NetsConf> {
         match key.s {
             "net-spec" => net = Some(value.text(key.s)?.parse::<Net>()?),
             "ip-range" => ranges = address_ranges(value)?,
-            _ => ni_setting(&mut ni, key, value, &IP2NETS_KEYS)?,
+            _ => entry.set(key, value, &IP2NETS_KEYS)?,
         }
     }
+    let [ni] = &*entry.nis() else {
+        let error = node.place().error("interfaces of one entry of ip2nets have different CPTs");
+        return Err(error.with_help("write \"CPT\" once for the entry, or use \"net\""));
+    };
+    let ni = ni.clone();
     Ok(Ip2NetsConf { net: required(node, "net-spec", net)?, ni, ranges })
 }
 
@@ -357,7 +410,7 @@ fn udsp(node: &Node<'_>) -> Result<UdspConf> {
         if key.s == "action" {
             for (key, value) in value.entries("action")? {
                 match key.s {
-                    "priority" => rule.priority = Some(value.text(key.s)?.u32(key.s)?),
+                    "priority" => rule.priority = Some(priority(value.text(key.s)?)?),
                     _ => return Err(key.unknown("action", &["priority"])),
                 }
             }
@@ -369,11 +422,20 @@ fn udsp(node: &Node<'_>) -> Result<UdspConf> {
             "src" => rule.src = Some(text.parse()?),
             "dst" => rule.dst = Some(text.parse()?),
             "rte" => rule.rte = Some(text.parse()?),
-            "priority" => rule.priority = Some(text.u32(key.s)?),
+            "priority" => rule.priority = Some(priority(text)?),
             _ => return Err(key.unknown("key", &UDSP_KEYS)),
         }
     }
+    // A kernel that has imported a rule with two criteria shows the lowest priority for it.
+    let is_pair = rule.rte.is_some() || (rule.src.is_some() && rule.dst.is_some());
+    rule.priority = rule.priority.filter(|priority| !is_pair || *priority != PRIORITY_LOWEST);
     Ok(rule)
+}
+
+/// Reads a priority; −1 stands for the lowest.
+fn priority(text: Text<'_>) -> Result<u32> {
+    let number = text.number("priority", -1, u32::MAX.into())?;
+    Ok(u32::try_from(number).unwrap_or(PRIORITY_LOWEST))
 }
 
 fn query(node: &Node<'_>) -> Result<QueryConf> {

@@ -22,11 +22,11 @@ use fulmar_lnet_wire::Nid;
 
 pub use cpts::Cores;
 pub use diagnostic::{Diagnostic, Position, Source};
-pub use globals::{GlobalKey, set, set_all};
+pub use globals::{GlobalKey, lenient, set, set_all};
 pub use interfaces::{Interfaces, NiSpec, ResolveError, resolve, resolve_ip2nets};
 pub use model::{
     BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
-    TunablesConf,
+    TunablesConf, fit_cpts,
 };
 pub use module_strings::{Ip2NetsRule, ModuleOptions};
 pub use node::{NodeConfig, Role};

@@ -41,7 +41,7 @@ pub struct NetConf {
 pub struct NiConf {
     /// Names of interfaces, or their addresses. Empty: the first usable interface.
     pub interfaces: Vec<String>,
-    /// The NID that selects the interface by its address, if no interface is named.
+    /// The NID whose address selects the interface, if none is named, or one of its addresses.
     pub nid: Option<Nid>,
     /// Its credits.
     pub tunables: TunablesConf,
@@ -49,6 +49,37 @@ pub struct NiConf {
     pub lnd: LndConf,
     /// CPU partitions.
     pub cpts: Option<Vec<u32>>,
+}
+
+impl NiConf {
+    /// Returns the NIs of the entry, each with one interface.
+    pub fn singles(&self) -> Vec<Self> {
+        if self.interfaces.is_empty() {
+            return vec![self.clone()];
+        }
+        let one = |name: &String| Self { interfaces: vec![name.clone()], ..self.clone() };
+        self.interfaces.iter().map(one).collect()
+    }
+
+    /// Returns the settings that have no effect on networks of this type.
+    pub fn unused(&self, net: Net) -> Vec<String> {
+        let unused =
+            |(key, value): &(String, String)| format!("{key} {value} has no effect on {net}");
+        self.lnd.other.iter().map(unused).collect()
+    }
+}
+
+/// Leaves out CPU partitions that a node with `count` of them does not have, and says so. Without any
+/// left an NI is on all.
+pub fn fit_cpts(cpts: &mut Option<Vec<u32>>, count: u32) -> Option<String> {
+    let all = cpts.take()?;
+    let there: Vec<u32> = all.iter().copied().filter(|cpt| *cpt < count).collect();
+    let note = (there.len() < all.len()).then(|| {
+        let last = count.saturating_sub(1);
+        format!("of the CPTs {all:?} there are only those up to {last}")
+    });
+    *cpts = Some(there).filter(|there| !there.is_empty());
+    note
 }
 
 /// The configured credits of an NI.
@@ -111,17 +142,26 @@ pub struct RouteConf {
     pub health_sensitivity: Option<u32>,
 }
 
+impl RouteConf {
+    /// Returns the form that a node keeps.
+    pub fn normal(&self) -> Self {
+        Self { health_sensitivity: self.health_sensitivity.filter(|by| *by > 0), ..self.clone() }
+    }
+}
+
 impl From<&RouteConf> for RouteConfig {
     fn from(conf: &RouteConf) -> Self {
-        let RouteConf { net, gateway, hop, priority, .. } = *conf;
-        Self { net, gateway, hops: hop, priority }
+        let RouteConf { net, gateway, hop, priority, health_sensitivity } = *conf;
+        // 0 stands for the value of the node.
+        let health_sensitivity = health_sensitivity.filter(|by| *by > 0);
+        Self { net, gateway, hops: hop, priority, health_sensitivity }
     }
 }
 
 impl From<&views::Route> for RouteConf {
     fn from(route: &views::Route) -> Self {
-        let views::Route { net, gateway, hops, priority, .. } = *route;
-        Self { net, gateway, hop: hops, priority, health_sensitivity: None }
+        let views::Route { net, gateway, hops, priority, health_sensitivity, .. } = *route;
+        Self { net, gateway, hop: hops, priority, health_sensitivity }
     }
 }
 

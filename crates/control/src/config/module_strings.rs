@@ -27,29 +27,38 @@ pub struct ModuleOptions {
     pub ip2nets: Option<Vec<Ip2NetsRule>>,
     pub routes: Vec<RouteConf>,
     pub parameters: Parameters,
+    /// Modules of other networks and services, whose options a node does not use.
+    pub foreign: Vec<String>,
 }
 
 impl ModuleOptions {
     /// Reads the lines of a modprobe.d file: `options lnet networks=tcp(eth0) accept=all`. Other
-    /// modules and other commands are ignored.
+    /// commands are ignored.
     pub(crate) fn read_lines(&mut self, text: Text<'_>) -> Result<()> {
-        for line in text.split(|c| c == '\n') {
+        for line in continued_lines(text) {
             let mut words = quoted_words(line)?.into_iter();
             if words.next().is_none_or(|word| word.s != "options") {
                 continue;
             }
-            let Some(module) = words.next().and_then(|name| Module::of_name(name.s)) else {
-                continue;
-            };
-            for word in words {
-                let Some(equals) = word.s.find('=') else {
-                    let error = word.error(format!("\"{}\" has no value", word.s));
-                    return Err(error.with_help(format!("write {}=VALUE", word.s)));
-                };
-                self.set(module, word.range(0..equals), unquoted(word.from(equals + 1)))?;
+            let Some(name) = words.next() else { continue };
+            match Module::of_name(name.s) {
+                Some(module) => words.try_for_each(|word| self.read_option(module, word))?,
+                None if self.foreign.iter().any(|known| known == name.s) => {}
+                None => self.foreign.push(name.s.to_owned()),
             }
         }
         Ok(())
+    }
+
+    /// Reads `accept=all`. The value may be in quotes, or all of it.
+    fn read_option(&mut self, module: Module, word: Text<'_>) -> Result<()> {
+        let joined = word.s.replace("\\\r\n", "").replace("\\\n", "");
+        let word = unquoted(Text { s: &joined, ..word });
+        let Some(equals) = word.s.find('=') else {
+            let error = word.error(format!("\"{}\" has no value", word.s));
+            return Err(error.with_help(format!("write {}=VALUE", word.s)));
+        };
+        self.set(module, word.range(0..equals), unquoted(word.from(equals + 1)))
     }
 
     /// Sets one parameter.
@@ -68,12 +77,31 @@ impl ModuleOptions {
     }
 }
 
-/// Splits at blanks outside quotes, up to a comment.
+/// Splits into lines. A line that ends with a backslash goes on in the next one.
+fn continued_lines(text: Text<'_>) -> Vec<Text<'_>> {
+    let (mut lines, mut start) = (Vec::new(), 0);
+    for (end, _) in text.s.match_indices('\n') {
+        let before = &text.s[start..end];
+        if !before.strip_suffix('\r').unwrap_or(before).ends_with('\\') {
+            lines.push(text.range(start..end));
+            start = end + 1;
+        }
+    }
+    lines.push(text.from(start));
+    lines
+}
+
+/// Splits at blanks outside quotes, up to a comment. Continuations are no blanks.
 fn quoted_words(line: Text<'_>) -> Result<Vec<Text<'_>>> {
     let mut words = Vec::new();
     let (mut start, mut quote) = (None, None);
-    for (index, c) in line.s.char_indices() {
+    let mut chars = line.s.char_indices().peekable();
+    while let Some((index, c)) = chars.next() {
         match (quote, c) {
+            (_, '\\') if chars.next_if(|(_, next)| matches!(next, '\r' | '\n')).is_some() => {
+                chars.next_if(|(_, next)| *next == '\n');
+                continue;
+            }
             (None, '#') if start.is_none() => return Ok(words),
             (None, '"' | '\'') => quote = Some((c, index)),
             (Some((open, _)), c) if c == open => quote = None,
@@ -151,8 +179,8 @@ pub(crate) fn interface_specs(text: Text<'_>) -> Result<Vec<NiConf>> {
     pieces.into_iter().map(|piece| interface_spec(piece.trim())).collect()
 }
 
-/// Reads `ib1[2]`.
-fn interface_spec(text: Text<'_>) -> Result<NiConf> {
+/// Reads `ib1[2]`, with CPU partitions or without.
+pub(crate) fn interface_spec(text: Text<'_>) -> Result<NiConf> {
     let end = text.s.find('[').unwrap_or(text.s.len());
     let name = text.range(0..end).trim();
     if name.is_empty() || name.s.contains(char::is_whitespace) {

@@ -185,6 +185,22 @@ impl NodeConfig {
         interfaces::node_nis(self, interfaces)
     }
 
+    /// Returns all that keeps the networks from being started; [`Self::nis`] reports the first.
+    pub fn problems(&self, interfaces: &dyn Interfaces) -> Vec<ResolveError> {
+        interfaces::node_problems(self, interfaces)
+    }
+
+    /// Returns what is configured and has no effect.
+    pub fn unused(&self) -> Vec<String> {
+        let foreign = self.options.foreign.iter();
+        let foreign = foreign.map(|module| format!("options of the module {module} are not used"));
+        let parameters = self.options.parameters.unused().into_iter();
+        let parameters = parameters.map(|parameter| format!("{parameter} has no effect"));
+        let nets = self.lnet.nets.iter();
+        let of_nis = nets.flat_map(|net| net.nis.iter().flat_map(|ni| ni.unused(net.net)));
+        foreign.chain(parameters).chain(of_nis).collect()
+    }
+
     fn read_node(&mut self, node: &Node<'_>) -> Result<()> {
         for (key, value) in node.entries("node")? {
             match key.s {
@@ -237,9 +253,14 @@ fn role(text: Text<'_>) -> Result<Role> {
     }
 }
 
-/// Returns whether the first line that is neither empty nor a comment begins with `options`.
+/// Returns whether the first line that is neither empty nor a comment begins with a command of
+/// modprobe.d.
 fn is_modprobe(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-    first.is_some_and(|line| line.split_whitespace().next() == Some("options"))
+    let command = first.and_then(|line| line.split_whitespace().next());
+    command.is_some_and(|word| MODPROBE_COMMANDS.contains(&word))
 }
+
+const MODPROBE_COMMANDS: [&str; 6] =
+    ["options", "alias", "blacklist", "install", "remove", "softdep"];

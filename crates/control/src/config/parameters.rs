@@ -22,14 +22,19 @@ pub enum Module {
 }
 
 impl Module {
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
-        match name {
-            "libcfs" => Some(Self::Libcfs),
-            "lnet" => Some(Self::Lnet),
-            "ksocklnd" => Some(Self::Ksocklnd),
-            "lnet_selftest" => Some(Self::LnetSelftest),
-            _ => None,
+    const ALL: [Self; 4] = [Self::Libcfs, Self::Lnet, Self::Ksocklnd, Self::LnetSelftest];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Libcfs => "libcfs",
+            Self::Lnet => "lnet",
+            Self::Ksocklnd => "ksocklnd",
+            Self::LnetSelftest => "lnet_selftest",
         }
+    }
+
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|module| module.name() == name)
     }
 
     fn parameters(self) -> &'static [(&'static str, Kind)] {
@@ -49,9 +54,10 @@ enum Kind {
     OneOf(&'static [&'static str]),
     Cpts,
     AcceptNids,
+    Any,
 }
 
-use Kind::{AcceptNids, Cpts, Number, OneOf};
+use Kind::{AcceptNids, Any, Cpts, Number, OneOf};
 
 const FLAG: Kind = Number(0, 1);
 const COUNT: Kind = Number(0, u32::MAX as i64);
@@ -59,7 +65,20 @@ const SOME: Kind = Number(1, u32::MAX as i64);
 const PORT: Kind = Number(1, u16::MAX as i64);
 const SIGNED: Kind = Number(i32::MIN as i64, i32::MAX as i64);
 
-const LIBCFS: &[(&str, Kind)] = &[("cpu_npartitions", COUNT), ("cpu_pattern", Cpts)];
+const LIBCFS: &[(&str, Kind)] = &[
+    ("cpu_npartitions", COUNT),
+    ("cpu_pattern", Cpts),
+    ("libcfs_console_backoff", Any),
+    ("libcfs_console_max_delay", Any),
+    ("libcfs_console_min_delay", Any),
+    ("libcfs_console_ratelimit", Any),
+    ("libcfs_debug", Any),
+    ("libcfs_debug_file_path", Any),
+    ("libcfs_debug_mb", Any),
+    ("libcfs_panic_on_lbug", Any),
+    ("libcfs_printk", Any),
+    ("libcfs_subsystem_debug", Any),
+];
 
 const LNET: &[(&str, Kind)] = &[
     ("accept", OneOf(&["secure", "all", "none"])),
@@ -140,8 +159,49 @@ const KSOCKLND: &[(&str, Kind)] = &[
     ("zc_recv_min_nfrags", COUNT),
 ];
 
-const LNET_SELFTEST: &[(&str, Kind)] =
-    &[("brw_inject_errors", COUNT), ("rpc_timeout", COUNT), ("session_timeout", COUNT)];
+const LNET_SELFTEST: &[(&str, Kind)] = &[
+    ("brw_inject_errors", COUNT),
+    ("brw_srv_workitems", COUNT),
+    ("ping_srv_workitems", COUNT),
+    ("rpc_timeout", COUNT),
+    ("session_timeout", COUNT),
+];
+
+/// Parameters of a kernel that change nothing here: what they choose does not exist, or is not a
+/// choice. Those of `libcfs` that begin with its name are about the kernel's log.
+const UNUSED: [&str; 31] = [
+    "accept_backlog",
+    "backoff_init",
+    "backoff_max",
+    "brw_srv_workitems",
+    "config_on_load",
+    "eager_ack",
+    "enable_irq_affinity",
+    "enable_sysctl_setup",
+    "inject_csum_error",
+    "keepalive_count",
+    "keepalive_idle",
+    "keepalive_intvl",
+    "local_nid_dist_zero",
+    "lock_prim_nid",
+    "nagle",
+    "nconnds",
+    "nconnds_max",
+    "nonblk_zcack",
+    "ping_srv_workitems",
+    "portal_rotor",
+    "protocol",
+    "rnet_htable_size",
+    "round_robin",
+    "rx_buffer_size",
+    "skip_mr_route_setup",
+    "tx_buffer_size",
+    "typed_conns",
+    "use_tcp_bonding",
+    "zc_recv",
+    "zc_recv_min_nfrags",
+    "lnet_recovery_interval",
+];
 
 /// The configured parameters, which have been checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -173,10 +233,18 @@ impl Parameters {
             AcceptNids => {
                 AcceptNid::parse_list(value.s).map_err(|error| value.error(error.to_string()))?;
             }
-            OneOf(_) | Cpts => {}
+            OneOf(_) | Cpts | Any => {}
         }
         self.values.insert((module, known), value.s.to_owned());
         Ok(())
+    }
+
+    /// Returns those that have no effect on a node: `lnet config_on_load=1`.
+    pub fn unused(&self) -> Vec<String> {
+        let all = self.values.iter().map(|((module, name), value)| (module, *name, value));
+        let unused =
+            all.filter(|(_, name, _)| UNUSED.contains(name) || name.starts_with("libcfs_"));
+        unused.map(|(module, name, value)| format!("{} {name}={value}", module.name())).collect()
     }
 
     /// Returns the text of a parameter.
@@ -214,6 +282,7 @@ impl Parameters {
         let rules = self.text(Module::Lnet, "accept_nid").unwrap_or_default();
         config.accept_nid = AcceptNid::parse_list(rules).expect("checked when it was set");
         config.accept_port = lnet("accept_port").map_or(config.accept_port, |n| n as u16);
+        config.accept_port_bulk = lnet("accept_port_bulk").map(|n| n as u16);
         config.accept_timeout = lnet("accept_timeout").map_or(config.accept_timeout, seconds);
         // 0 once meant that other settings decide.
         let timeout = sock("sock_timeout").filter(|n| *n > 0);

@@ -1,3 +1,5 @@
+mod sites;
+
 use super::*;
 use fulmar_lnet::{RouterBuffers, RoutingConfig};
 use fulmar_lnet_wire::Net;
@@ -436,7 +438,7 @@ fn interfaces_become_nids() {
         ("tcp(eth9)", "ENETDOWN the interface eth9 for tcp is down / bring it up: ip link set eth9 up".into()),
         ("tcp(10.0.0.9)", format!("ENETDOWN no interface of this node has the address 10.0.0.9 for tcp / use one of this node's: {all}")),
         ("tcp(eth0,eth0)", "EEXIST 10.0.0.1@tcp (eth0) is given twice / give each interface once for each network".into()),
-        ("o2ib(ib0)", "EINVAL network o2ib needs an LND that this node does not have / use tcp, tcp1, tcp2, …".into()),
+        ("o2ib(ib0)", "ENETDOWN network o2ib needs an LND that this node does not have / use tcp, tcp1, tcp2, …".into()),
     ] {
         assert_eq!(nids(&with_networks(networks).unwrap()).unwrap_err(), wanted, "{networks}");
     }

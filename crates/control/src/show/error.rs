@@ -13,6 +13,8 @@ pub struct ErrorObject {
     pub errno: i32,
     /// What failed.
     pub descr: String,
+    /// What to do.
+    pub hint: Option<String>,
 }
 
 impl ErrorObject {
@@ -34,7 +36,7 @@ impl ErrorObject {
         inner.put("errno", self.errno);
         inner.put(
             "descr",
-            match self.op == "parser" {
+            match self.is_of_the_tool() {
                 true => Value::Text(self.descr.clone()),
                 false => Value::Described(Quotes::Double, self.descr.clone()),
             },
@@ -44,22 +46,35 @@ impl ErrorObject {
         Report::one(Family::Classic, block).to_yaml(Dialect::Cyaml)
     }
 
-    /// Returns the same as JSON.
+    /// Returns the same as JSON, with the hint.
     pub fn to_json(&self) -> String {
-        self.report(Family::Classic, Quotes::Double).to_json()
+        let mut item = self.item(Quotes::Double);
+        item.put_some("hint", self.hint.clone());
+        Report::one(Family::Classic, vec![(self.op.clone(), Value::from_iter([item]))]).to_json()
+    }
+
+    /// Returns whether the tool itself has refused an argument: such texts have no quotes.
+    fn is_of_the_tool(&self) -> bool {
+        self.op == "parser" || (self.errno == -1 && matches!(self.op.as_str(), "ni" | "net"))
     }
 
     pub(crate) fn report(&self, family: Family, quotes: Quotes) -> Report {
+        Report::one(family, vec![(self.op.clone(), Value::from_iter([self.item(quotes)]))])
+    }
+
+    fn item(&self, quotes: Quotes) -> Map {
         let mut item = Map::new();
         item.put(&self.object, Value::Empty);
         item.put("errno", self.errno);
         item.put("descr", Value::Described(quotes, self.descr.clone()));
-        Report::one(family, vec![(self.op.clone(), Value::from_iter([item]))])
+        item
     }
 }
 
 /// Exit statuses. Those of ioctl commands are the low byte of a negative error number.
 pub mod exit {
+    /// A part of an import was refused.
+    pub const PARTLY: u8 = 1;
     /// A generic failure, an unknown command, an unanswered ping.
     pub const FAILED: u8 = 255;
     /// There is no node.
@@ -89,6 +104,7 @@ mod tests {
             object: object.into(),
             errno,
             descr: descr.into(),
+            hint: None,
         };
         assert_eq!(
             error("show", "statistics", -2, "cannot get lnet statistics: No such file")

@@ -63,7 +63,8 @@ fn ni_conf(ni: &Ni) -> NiConf {
     let tunables = &ni.view.tunables;
     NiConf {
         interfaces: ni.interface.iter().cloned().collect(),
-        nid: None,
+        // Kernels ignore it beside an interface.
+        nid: ni.is_secondary.then_some(ni.view.nid),
         tunables: TunablesConf {
             peer_timeout: Some(tunables.peer_timeout),
             peer_credits: Some(tunables.peer_credits),
@@ -72,7 +73,7 @@ fn ni_conf(ni: &Ni) -> NiConf {
         },
         lnd: ni.lnd.map_or_else(LndConf::default, |lnd| LndConf {
             conns_per_peer: Some(lnd.conns_per_peer),
-            timeout: None,
+            timeout: lnd.own_timeout.then_some(lnd.timeout),
             tos: Some(lnd.tos),
             other: Vec::new(),
         }),

@@ -26,8 +26,11 @@ pub struct Ni {
     pub view: views::Ni,
     /// On a router, seconds since the last message from the network.
     pub alive: Option<u64>,
-    /// As configured; `0@lo` has none.
+    /// Its name; `0@lo` has none.
     pub interface: Option<String>,
+    /// The name alone does not select its address.
+    #[serde(default)]
+    pub is_secondary: bool,
     /// `0@lo` has none.
     pub lnd: Option<LndTunables>,
     /// The NUMA node of the device, −1 if unknown.
@@ -43,6 +46,9 @@ pub struct LndTunables {
     pub conns_per_peer: u32,
     /// Seconds.
     pub timeout: u32,
+    /// The time is its own, not that of the node.
+    #[serde(default)]
+    pub own_timeout: bool,
     pub tos: i32,
 }
 

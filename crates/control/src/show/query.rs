@@ -25,7 +25,13 @@ pub fn answers(what: &str, answers: &[Answer], dialect: Dialect) -> Answers {
     let failures = answers.iter().filter_map(|answer| {
         let errno = *answer.result.as_ref().err()?;
         let descr = format!("failed to {what} {}: {}", answer.nid, Errno(errno));
-        Some(ErrorObject { op: "manage".into(), object: what.into(), errno: -errno, descr })
+        Some(ErrorObject {
+            op: "manage".into(),
+            object: what.into(),
+            errno: -errno,
+            descr,
+            hint: None,
+        })
     });
     let failed: Vec<Map> = failures.map(|error| failure(error, dialect)).collect();
     Answers {

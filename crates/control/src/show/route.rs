@@ -22,6 +22,7 @@ pub(super) fn routes(all: &[Route], level: u8) -> Map {
         if level >= 1 {
             map.put("hop", route.hops.map_or(-1, i64::from));
             map.put("priority", route.priority);
+            map.put_some("health_sensitivity", route.health_sensitivity);
             map.put("state", if route.up { "up" } else { "down" });
             map.put("type", if route.single_hop { "single-hop" } else { "multi-hop" });
         }

@@ -97,6 +97,7 @@ fn nets(text: &str) -> Vec<Net> {
         },
         alive: None,
         interface: ni["interfaces"]["0"].as_str().map(str::to_owned),
+        is_secondary: false,
         lnd: ni.get("lnd tunables").map(|lnd| serde_json::from_value(lnd.clone()).unwrap()),
         dev_cpt: i(ni, "dev cpt") as i32,
         cpts: serde_json::from_str(ni["CPT"].as_str().unwrap()).unwrap(),
@@ -259,8 +260,13 @@ fn errors_equal_the_recorded_output() {
             "\"Unable to parse nidlist: no valid NIDs in string\"",
         ),
     ] {
-        let error =
-            ErrorObject { op: op.into(), object: object.into(), errno, descr: descr.into() };
+        let error = ErrorObject {
+            op: op.into(),
+            object: object.into(),
+            errno,
+            descr: descr.into(),
+            hint: None,
+        };
         let text = recorded(NODES[0], &format!("lnetctl {command}"));
         assert_eq!(error.to_listing(Dialect::Netlink), text);
     }
@@ -329,6 +335,7 @@ fn nets_of_table(text: &str) -> Vec<Net> {
         },
         alive: row[2].parse().ok(),
         interface: None,
+        is_secondary: false,
         lnd: None,
         dev_cpt: -1,
         cpts: vec![0],

@@ -147,9 +147,10 @@ impl Lnet {
         self.health.count(Target::PeerNi(id), failure);
         let sensitivity = self.globals.health_sensitivity;
         let matters = self.has_other_paths(id) || self.forwards();
-        let Some(nid) = self.peers.ni(id).map(PeerNi::nid) else { return };
+        let Some((nid, peer)) = self.peers.ni(id).map(|ni| (ni.nid(), ni.peer())) else { return };
         if matters && sensitivity > 0 && self.ni_of(nid).is_none() {
-            self.health.lower(now, Target::PeerNi(id), sensitivity);
+            let by = self.sensitivity_of_gateway(peer).unwrap_or(sensitivity);
+            self.health.lower(now, Target::PeerNi(id), by);
         }
     }
 

@@ -13,7 +13,8 @@ use crate::ni::{Ni, NiId};
 use crate::views::{self, PRIORITY_LOWEST};
 
 impl Lnet {
-    /// Adds a network interface, whose LND waits for a peer for `lnd_timeout` at most.
+    /// Adds a network interface, whose LND waits for a peer for `lnd_timeout` at most, unless the
+    /// interface has a time of its own.
     ///
     /// # Errors
     /// EEXIST if there is one with this NID; EINVAL without credits; EUSERS if routes lead to its
@@ -42,8 +43,8 @@ impl Lnet {
         let first_of_net = !self.is_local(net);
         self.nis.push(Ni {
             id: NiId(self.next_ni),
+            lnd_timeout: ni.timeout.unwrap_or(lnd_timeout),
             config: ni,
-            lnd_timeout,
             stamp: 0,
             fatal: false,
             disabled: false,
@@ -62,6 +63,16 @@ impl Lnet {
         self.udsp_changed();
         self.info_changed();
         self.settle(now);
+        Ok(())
+    }
+
+    /// Sets how long the LND of a network interface waits for a peer.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such interface.
+    pub fn set_lnd_timeout(&mut self, nid: Nid, timeout: Duration) -> Result<(), Errno> {
+        let ni = self.nis.iter_mut().find(|ni| ni.config.nid == nid).ok_or(Errno::ENOENT)?;
+        (ni.config.timeout, ni.lnd_timeout) = (Some(timeout), timeout);
         Ok(())
     }
 

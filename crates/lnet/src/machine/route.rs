@@ -92,7 +92,7 @@ impl Lnet {
     /// Returns the routes in the order in which they were added.
     pub fn routes(&self) -> Vec<views::Route> {
         let view = |route: &Route| {
-            let RouteConfig { net, gateway, hops, priority } = *route.config();
+            let RouteConfig { net, gateway, hops, priority, health_sensitivity } = *route.config();
             let (messages, latency) = route.traffic();
             let peer = self.peers.owner(gateway);
             views::Route {
@@ -100,6 +100,7 @@ impl Lnet {
                 gateway,
                 hops,
                 priority,
+                health_sensitivity,
                 up: self.is_usable(route.config()),
                 single_hop: hops.is_none_or(|hops| hops == 1)
                     && peer.and_then(|peer| self.routing.gateway_has(peer, net)).is_some(),
@@ -164,6 +165,17 @@ impl Lnet {
             from.map_or_else(|| self.is_local(net), |from| from == net)
         });
         best(near, |id| self.peer_ni_key(now, *id, None))
+    }
+
+    /// Returns what a failure takes from the health of a gateway, if a route says so. Of several the
+    /// last counts.
+    pub(super) fn sensitivity_of_gateway(&self, peer: PeerId) -> Option<u32> {
+        if !self.routing.is_gateway(peer) {
+            return None;
+        }
+        let configs = self.routing.routes().map(|(_, route)| route.config());
+        let by_it = configs.filter(|route| self.peers.owner(route.gateway) == Some(peer));
+        by_it.filter_map(|route| route.health_sensitivity).last()
     }
 
     /// Returns the networks that routes through a peer lead to.

@@ -67,6 +67,15 @@ pub struct RouteConfig {
     pub hops: Option<u32>,
     /// Smaller is preferred.
     pub priority: u32,
+    /// What a failure takes from the health of the gateway, instead of the value of the node.
+    pub health_sensitivity: Option<u32>,
+}
+
+impl RouteConfig {
+    /// Returns a route without preferences.
+    pub fn new(net: Net, gateway: Nid) -> Self {
+        Self { net, gateway, hops: None, priority: 0, health_sensitivity: None }
+    }
 }
 
 /// What is asked of a router as to messages for others.

@@ -141,8 +141,7 @@ mod tests {
                 if known.is_empty() || rng.below(5) < 3 {
                     let net = Net(Net::TCP.0 + 1 + rng.below(6) as u32);
                     let gateway = Nid::small(Net::TCP, rng.below(9) as u32);
-                    let config = RouteConfig { net, gateway, hops: None, priority: 0 };
-                    known.push(routes.add(config, step));
+                    known.push(routes.add(RouteConfig::new(net, gateway), step));
                 } else {
                     let id = known.swap_remove(rng.below(known.len() as u64) as usize);
                     routes.remove(id);

@@ -17,7 +17,7 @@ fn nid(n: u32) -> Nid {
 }
 
 fn route(hops: Option<u32>) -> RouteConfig {
-    RouteConfig { net: net(1), gateway: nid(9), hops, priority: 0 }
+    RouteConfig { hops, ..RouteConfig::new(net(1), nid(9)) }
 }
 
 fn routing() -> Routing {

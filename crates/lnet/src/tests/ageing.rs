@@ -88,7 +88,7 @@ fn unknown_peers_in_use_stay_and_the_next_one_is_refused() {
 #[test]
 fn a_router_makes_only_so_many_known() {
     let mut s = Script::new();
-    let route = RouteConfig { net: Net(Net::TCP.0 + 1), gateway: tcp(2), hops: None, priority: 0 };
+    let route = RouteConfig::new(Net(Net::TCP.0 + 1), tcp(2));
     s.lnet.route_add(s.now, route).unwrap();
     s.drain();
     comes_from(&mut s, unknown(1));

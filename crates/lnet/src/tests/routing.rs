@@ -9,7 +9,7 @@ pub(super) fn far(n: u32) -> Nid {
 }
 
 fn route(gateway: Nid) -> RouteConfig {
-    RouteConfig { net: far(0).net(), gateway, hops: None, priority: 0 }
+    RouteConfig::new(far(0).net(), gateway)
 }
 
 /// What a router says of itself.
@@ -234,6 +234,24 @@ fn what_a_dead_gateway_did_not_take_goes_by_the_other() {
 }
 
 #[test]
+fn a_route_may_say_what_a_failure_takes_from_its_gateway() {
+    let mild = RouteConfig { health_sensitivity: Some(5), ..route(tcp(9)) };
+    for (route, left) in [(mild, 995), (route(tcp(9)), 900)] {
+        let mut s = with_routes(&[route]);
+        acquaint(&mut s, far(2));
+        let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, put(far(2))).unwrap();
+        let sent = s.sent_one();
+        let lost = Err(SendError { class: FailureClass::RemoteError, errno: Errno::ECONNRESET });
+        s.lnet.handle_sent(s.now, sent.message, lost);
+        let peers = s.lnet.peers();
+        let gateway = peers.iter().flat_map(|peer| &peer.nis).find(|ni| ni.nid == tcp(9)).unwrap();
+        assert_eq!(gateway.health.value, left, "{route:?}");
+        assert_eq!(s.lnet.routes()[0].health_sensitivity, route.health_sensitivity);
+    }
+}
+
+#[test]
 fn a_response_returns_by_the_router_that_brought_the_request() {
     let mut s = with_routes(&[route(tcp(9)), route(tcp(8))]);
     for gateway in [tcp(8), tcp(9), tcp(9), tcp(8)] {
@@ -373,7 +391,7 @@ fn a_previous_hop_has_only_its_router_credits() {
 fn a_message_is_never_sent_back_to_where_it_came_from() {
     let mut s = router(RouterBuffers::default());
     let beyond = Nid::small(Net(Net::TCP.0 + 5), 1);
-    let route = RouteConfig { net: beyond.net(), gateway: tcp(2), hops: None, priority: 0 };
+    let route = RouteConfig::new(beyond.net(), tcp(2));
     s.lnet.route_add(s.now, route).unwrap();
     let check = s.sent_one();
     answer_check(&mut s, &check, &router_info(1, &[tcp(2), beyond]));

@@ -101,7 +101,7 @@ impl<'a> Player<'a> {
     /// Configures a route when the node first acts: a route makes its router discovered, and the
     /// recording shows when that was.
     pub(crate) fn with_route(mut self, net: Net, gateway: Nid) -> Self {
-        self.routes.push(RouteConfig { net, gateway, hops: None, priority: 0 });
+        self.routes.push(RouteConfig::new(net, gateway));
         self
     }
 
@@ -128,7 +128,8 @@ impl<'a> Player<'a> {
         for &nid in ours {
             let incarnation = recording.incarnation(nid);
             let tunables = NiTunables::default();
-            let ni = NiConfig { nid, tunables, incarnation, conns_per_peer: 1, conns_max: 1 };
+            let (conns_per_peer, conns_max, timeout) = (1, 1, None);
+            let ni = NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max, timeout };
             node.admin(now).add_ni(ni).expect("the interface is new");
         }
         if !late {

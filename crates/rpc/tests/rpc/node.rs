@@ -35,7 +35,8 @@ impl<S: Service> Node<S> {
             Config { pid: Pid::LUSTRE, interface_cookie: cookie, globals, routing };
         let mut lnet = Lnet::new(config_of_node);
         let tunables = NiTunables::default();
-        let ni = NiConfig { nid, tunables, incarnation: cookie, conns_per_peer: 1, conns_max: 1 };
+        let (incarnation, conns_per_peer, conns_max, timeout) = (cookie, 1, 1, None);
+        let ni = NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max, timeout };
         lnet.add_ni(Time::ZERO, ni, Duration::from_secs(50)).unwrap();
         lnet.start(Time::ZERO);
         let id = lnet.open_service(config);

@@ -91,7 +91,7 @@ impl Rails {
                         continue;
                     }
                     let (net, hops) = (net(number), Some(hops));
-                    routes.push((host, RouteConfig { net, gateway, hops, priority: 0 }));
+                    routes.push((host, RouteConfig { hops, ..RouteConfig::new(net, gateway) }));
                 }
             }
         }
@@ -298,7 +298,7 @@ mod tests {
         let rails = Rails::new(vec![vec![0], vec![1], vec![0, 1]], &[2]);
         let route = |host, number, index| {
             let gateway = Nid::of_ip(net(1 - number), port(2, index).ip());
-            (HostId(host), RouteConfig { net: net(number), gateway, hops: Some(1), priority: 0 })
+            (HostId(host), RouteConfig { hops: Some(1), ..RouteConfig::new(net(number), gateway) })
         };
         assert_eq!(rails.routes, [route(0, 1, 0), route(1, 0, 1)]);
     }

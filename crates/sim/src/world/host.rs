@@ -227,7 +227,7 @@ impl World {
         };
         let conns_per_peer = options.conns_per_peer;
         let (nid, conns_max) = (options.nid(port), conns_per_peer);
-        NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max }
+        NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max, timeout: None }
     }
 
     /// Arms the timer for the next timeout of the node.

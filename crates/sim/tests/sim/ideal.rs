@@ -59,14 +59,14 @@ impl Cluster {
                 incarnation: 7,
                 conns_per_peer: 1,
                 conns_max: 1,
+                timeout: None,
             };
             node.admin(self.now).add_ni(ni).unwrap();
         }
         node.admin(self.now).start();
         for (net, gateway) in routes {
             let net = Net::new(NetType::O2IB, *net);
-            let route = RouteConfig { net, gateway: *gateway, hops: None, priority: 0 };
-            node.admin(self.now).route_add(route).unwrap();
+            node.admin(self.now).route_add(RouteConfig::new(net, *gateway)).unwrap();
         }
         assert_eq!(node.open_service(ServiceConfig::default()), APPLICATION);
         self.nodes.push(node);

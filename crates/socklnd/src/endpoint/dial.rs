@@ -19,6 +19,7 @@ impl Socklnd {
     /// Acts on the state of a peer after a change: dials it or removes it. Every input that changes
     /// a peer ends here.
     pub(super) fn settle(&mut self, now: Time, key: PeerKey) {
+        let timeout = self.timeout_of(key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let Dialling::Idle = peer.dialler.state else { return };
         let (down, urgent) = (self.down.contains(&key.ni), peer.dialler.is_urgent(now));
@@ -45,13 +46,13 @@ impl Socklnd {
         let usual = peer.usual_conns(self.nis.get(&key.ni));
         let Some(kind) = peer.missing(usual) else { return };
         if !peer.dialler.begun || peer.dialler.deadline <= now {
-            peer.dialler.begin_round(now, &self.config);
+            peer.dialler.begin_round(now, timeout);
         }
         self.dial(now, key, kind);
     }
 
     fn dial(&mut self, now: Time, key: PeerKey, kind: ConnKind) {
-        let addrs = key.dial_addrs(self.config.accept_port);
+        let addrs = key.dial_addrs(self.config.port_of(kind));
         let (local, remote) = addrs.expect("messages only wait for peers that can be dialled");
         let phase = Phase::Dialling(key);
         let local_addr = SocketAddr::new(local, 0);
@@ -168,6 +169,7 @@ impl Socklnd {
     }
 
     pub(super) fn handle_dial_timer(&mut self, now: Time, key: PeerKey) {
+        let timeout = self.timeout_of(key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         match peer.dialler.state {
             Dialling::Trying(_) => return,
@@ -179,7 +181,7 @@ impl Socklnd {
             Dialling::Postponed => {}
         }
         peer.dialler.state = Dialling::Idle;
-        peer.dialler.begin_round(now, &self.config);
+        peer.dialler.begin_round(now, timeout);
         self.expire_queue(now, &key);
         self.settle(now, key);
     }
@@ -210,8 +212,8 @@ impl Socklnd {
     /// Fails the messages that waited too long for a connection.
     fn expire_queue(&mut self, now: Time, key: &PeerKey) {
         let down = self.is_down(&key.ni);
+        let timeout = self.timeout_of(key.ni);
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let timeout = self.config.timeout;
         let late = peer.queue.partition_point(|queued| queued.since + timeout <= now);
         for queued in peer.queue.drain(..late).collect::<Vec<_>>() {
             self.fail_message(&queued.request, undelivered(down, Errno::ETIMEDOUT));

@@ -60,7 +60,7 @@ impl Socklnd {
         let open =
             Open { key, kind, imposed, rx, opened: now, slow_until, on_probation, last_used };
         conn.phase = Phase::Open(open);
-        self.timers.set(Timer::Conn(id), now + self.config.timeout);
+        self.timers.set(Timer::Conn(id), now + self.timeout_of(key.ni));
         let peer = self.peers.entry(key).or_default();
         peer.links.push(Link { conn: id, kind, in_set, retired: None });
         peer.dialler.succeeded();

@@ -92,6 +92,13 @@ impl Socklnd {
         }
     }
 
+    /// Sets how long the interface waits for its peers from now on.
+    pub fn set_timeout(&mut self, nid: Nid, timeout: Duration) {
+        if let Some(ni) = self.nis.get_mut(&nid) {
+            ni.timeout = Some(timeout);
+        }
+    }
+
     /// Returns the settings.
     pub fn config(&self) -> &Config {
         &self.config
@@ -297,6 +304,11 @@ impl Socklnd {
                 self.refuse(id, None);
             }
         }
+    }
+
+    /// Returns how long an interface waits for a peer.
+    fn timeout_of(&self, ni: Nid) -> Duration {
+        self.nis.get(&ni).and_then(|ni| ni.timeout).unwrap_or(self.config.timeout)
     }
 
     fn new_conn(&mut self, conn: Conn) -> ConnId {

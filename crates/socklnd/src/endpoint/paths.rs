@@ -150,9 +150,10 @@ impl Socklnd {
             self.close_conn(attempt.conn, false);
         }
         self.timers.clear(Timer::Dial(key));
+        let timeout = self.timeout_of(key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         peer.dialler.state = Dialling::Idle;
-        peer.dialler.begin_round(now, &self.config);
+        peer.dialler.begin_round(now, timeout);
         self.settle(now, key);
     }
 
@@ -187,7 +188,7 @@ impl Socklnd {
         last: Time,
         heard: Time,
     ) {
-        let limit = self.config.timeout * RETIRED_MAX;
+        let limit = self.timeout_of(key.ni) * RETIRED_MAX;
         let down = self.is_down(&key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let connected = peer.active().next().is_some();

@@ -119,7 +119,7 @@ impl Socklnd {
     pub(super) fn look_for_stall(&mut self, now: Time, id: ConnId) {
         let Some(conn) = self.conns.get(&id) else { return };
         let Phase::Open(open) = &conn.phase else { return };
-        let timeout = self.config.timeout;
+        let timeout = self.timeout_of(open.key.ni);
         let deadline = |since: Option<Time>| since.map_or(Time::MAX, |since| since + timeout);
         let receive = deadline(open.rx.stalled_since());
         let zero_copy = self.peers.get(&open.key).and_then(|peer| peer.zero_copy.waits_since(id));
@@ -143,14 +143,14 @@ impl Socklnd {
         if key.dial_addrs(self.config.accept_port).is_none() {
             return self.fail_message(&request, SendError::remote_error(Errno::EHOSTUNREACH));
         }
-        let down = self.is_down(&key.ni);
+        let (down, timeout) = (self.is_down(&key.ni), self.timeout_of(key.ni));
         let peer = self.peers.entry(key).or_default();
         if let Dialling::BackedOff = peer.dialler.state {
             let errno = if down { Errno::ENETDOWN } else { Errno::EHOSTUNREACH };
             return self.fail_message(&request, undelivered(down, errno));
         }
         if let Dialling::Idle = peer.dialler.state {
-            peer.dialler.begin_round(now, &self.config);
+            peer.dialler.begin_round(now, timeout);
         }
         self.outputs.push_back(Output::Waiting { message: request.message });
         peer.queue.push_back(Queued { since: now, request });

@@ -15,6 +15,21 @@ fn nothing_is_dialled_until_something_is_sent() {
 }
 
 #[test]
+fn connections_that_carry_bulk_may_have_a_port_of_their_own() {
+    let config = Config { accept_port_bulk: Some(6989), ..Config::default() };
+    assert_eq!(config.accept_ports().collect::<Vec<_>>(), [988, 6989]);
+    let mut script = Script::with(config);
+    script.send(HIGH, 1, 0);
+    script.opens(HIGH, ConnKind::CONTROL);
+    let Some(Output::Stream(Stream::Dial { remote, .. })) = script.actions().pop() else {
+        panic!("the next connection is not dialled")
+    };
+    assert_eq!(remote, addr(HIGH, 6989));
+    let same = Config { accept_port_bulk: Some(988), ..Config::default() };
+    assert_eq!(same.accept_ports().collect::<Vec<_>>(), [988]);
+}
+
+#[test]
 fn connections_are_opened_one_after_the_other() {
     let mut script = Script::new();
     script.machine.set_conns_per_peer(OURS, 2);
@@ -196,6 +211,29 @@ fn an_attempt_and_an_answer_have_the_lnd_timeout() {
     script.wait_secs(30);
     let outputs = script.expect_notice(&Notice::Silent { remote: addr(HIGH, 988) });
     assert!(outputs.contains(&failed(1, dropped)));
+}
+
+#[test]
+fn an_interface_may_wait_for_another_time() {
+    let mut script = Script::new();
+    script.machine.set_timeout(OURS, Duration::from_secs(20));
+    script.send(HIGH, 1, 0);
+    let conn = script.dialled();
+    script.wait_secs(19);
+    script.expect_nothing();
+    script.wait_secs(1);
+    let dropped = SendError::remote_dropped(Errno::ETIMEDOUT);
+    assert_eq!(script.actions(), [close(conn), failed(1, dropped)]);
+
+    let mut script = Script::new();
+    let timeout = Some(Duration::from_secs(60));
+    script.machine.add_ni(Time::ZERO, &NiConfig { timeout, ..ni(OURS) });
+    script.send(HIGH, 1, 0);
+    let conn = script.dialled();
+    script.wait_secs(59);
+    script.expect_nothing();
+    script.wait_secs(1);
+    assert_eq!(script.actions(), [close(conn), failed(1, dropped)]);
 }
 
 /// Answers the first request to `HIGH` with `bytes`, and returns the outputs.

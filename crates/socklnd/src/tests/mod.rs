@@ -265,8 +265,8 @@ impl Script {
 }
 
 fn ni(nid: Nid) -> NiConfig {
-    let tunables = Default::default();
-    NiConfig { nid, tunables, incarnation: OUR_INCARNATION, conns_per_peer: 1, conns_max: 1 }
+    let (tunables, incarnation) = (Default::default(), OUR_INCARNATION);
+    NiConfig { nid, tunables, incarnation, conns_per_peer: 1, conns_max: 1, timeout: None }
 }
 
 fn addr(nid: Nid, port: u16) -> SocketAddr {

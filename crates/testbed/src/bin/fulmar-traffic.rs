@@ -88,7 +88,7 @@ fn route(text: &str) -> Result<RouteConfig, String> {
     let (net, gateway) = text.split_once('=').ok_or("write it as NET=GATEWAY")?;
     let net: Net = net.parse().map_err(|error| format!("{error}"))?;
     let gateway: Nid = gateway.parse().map_err(|error| format!("{error}"))?;
-    Ok(RouteConfig { net, gateway, hops: None, priority: 0 })
+    Ok(RouteConfig::new(net, gateway))
 }
 
 fn main() -> ExitCode {

@@ -191,7 +191,7 @@ impl Stage {
             let node = node.map_err(|error| error.to_string())?;
             if self.setup == Setup::Router {
                 let (net, gateway) = (Net::new(NetType::TCP, 1), nid(ATTACKED));
-                let route = RouteConfig { net, gateway, hops: None, priority: 0 };
+                let route = RouteConfig::new(net, gateway);
                 let added = node.admin().route_add(route);
                 added.map_err(|errno| format!("cannot add the route: {errno}"))?;
             }

@@ -64,7 +64,7 @@ impl Lab {
         self.start(host, shell)
     }
 
-    /// The same for a node that sees the mounts of a process.
+    /// The same for a node that sees the mounts and the network of a process.
     pub(crate) fn node_within(&self, host: u8, process: u32, args: &[&str]) -> Node {
         let node = self.command(args);
         let mut within = self.within(process, node.get_program().as_ref());
@@ -72,10 +72,11 @@ impl Lab {
         self.start(host, within)
     }
 
-    /// Returns a command that runs a program in the directory, with the mounts of a process.
+    /// Returns a command that runs a program in the directory, with the mounts and the network of a
+    /// process.
     pub(crate) fn within(&self, process: u32, program: &Path) -> Command {
         let mut within = Command::new("nsenter");
-        within.args(["--mount", "--target", &process.to_string(), "sh", "-c"]);
+        within.args(["--mount", "--net", "--target", &process.to_string(), "sh", "-c"]);
         within.arg("cd \"$0\" && exec \"$@\"").arg(&self.directory).arg(program);
         within
     }

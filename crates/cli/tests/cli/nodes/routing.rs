@@ -92,7 +92,8 @@ fn a_duplicate_route_is_added_once_at_start_and_on_import() {
     let networks = ["--networks", "tcp(127.0.0.2)", "-c"];
     let a = lab.node_with(2, &[&networks[..], &["same.start"]].concat());
     assert_eq!(a.output("lnetctl route show").matches("gateway").count(), 1);
-    assert_eq!(a.output("lnetctl import same.import"), "");
+    let there = "route tcp1 by 127.0.0.3@tcp: is there already\n";
+    assert_eq!(a.output("lnetctl import same.import"), there);
     let (status, _, err) = a.run("lnetctl import other.import");
     assert!(status != 0 && err.contains("already exists"), "{status} {err}");
     assert_eq!(a.output("lnetctl route show").matches("gateway").count(), 1);

@@ -22,7 +22,9 @@ fn selection_policies_are_kept_in_their_order() {
     a.output("lnetctl udsp del --all");
     assert_eq!(a.output("lnetctl udsp show"), "");
     std::fs::write(lab.path("only.conf"), &both).unwrap();
-    a.output("lnetctl import only.conf");
+    let done =
+        "udsp src 127.0.0.2@tcp dst 127.0.0.[3-9]@tcp: added\nudsp src tcp priority 0: added\n";
+    assert_eq!(a.output("lnetctl import only.conf"), done);
     assert_eq!(a.output("lnetctl udsp show"), both);
     std::fs::write(lab.path("one.conf"), "udsp:\n    - src: tcp\n").unwrap();
     a.output("lnetctl import --del one.conf");
@@ -40,15 +42,16 @@ fn wrong_selection_policies_are_refused() {
     for (words, status, expected) in [
         (
             "add --src tcp1 --priority 0",
-            142,
-            "add:\n    - udsp:\n          errno: -114\n          \
+            114,
+            "add:\n    - udsp:\n          errno: 114\n          \
              descr: \"cannot add udsp: Operation already in progress\"\n",
         ),
         ("add --src tcp --rte 127.0.0.3@tcp", 234, "# hint: a rule has --src, --dst, --src with"),
         ("add --src tcp --dst tcp1 --priority 3", 234, "errno: -22\n"),
         ("add --src ethernet", 234, "\"ethernet\" is not an address on tcp"),
         ("del --idx 7", 254, "add:\n    - udsp:\n          errno: -2\n"),
-        ("del", 234, "give --idx N or --all"),
+        ("del", 234, "Must specify --idx or --all\n"),
+        ("add --src tcp --priority -1", 234, "Invalid priority \"-1\"\n"),
     ] {
         let (got, _, err) = a.run(&format!("lnetctl udsp {words}"));
         assert!(got == status && err.contains(expected), "{words}: {got}\n{err}");

@@ -11,6 +11,7 @@ pub(super) fn route() -> Route {
         gateway: "10.99.0.55@tcp".parse().unwrap(),
         hops: Some(1),
         priority: 2,
+        health_sensitivity: None,
         up: true,
         single_hop: false,
         messages: 12,

@@ -65,7 +65,7 @@ impl Plan {
 
     pub(crate) fn route(mut self, net: usize, gateway: Nid) -> Self {
         let (net, hops, priority) = (self::net(net), None, 0);
-        self.routes.push(RouteConfig { net, gateway, hops, priority });
+        self.routes.push(RouteConfig { hops, priority, ..RouteConfig::new(net, gateway) });
         self
     }
 }

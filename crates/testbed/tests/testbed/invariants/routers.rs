@@ -184,7 +184,8 @@ fn routes_are_chosen_by_priority_then_hops_then_health_then_in_turn() {
     let used = |hops: [u32; 2], priority: [u32; 2], health: [u32; 2]| {
         for index in [0, 1] {
             let (net, gateway, hops) = (net(1), gateways[index], Some(hops[index]));
-            let route = RouteConfig { net, gateway, hops, priority: priority[index] };
+            let route =
+                RouteConfig { hops, priority: priority[index], ..RouteConfig::new(net, gateway) };
             a.change(|admin| admin.route_add(route));
         }
         until("both are up", || a.look(|lnet| lnet.routes().iter().all(|route| route.up)));
