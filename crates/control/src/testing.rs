@@ -196,7 +196,7 @@ impl Admin for FakeNode {
         self.state().failure.clone()
     }
 
-    /// The statistics files only.
+    /// The statistics files, and the parameters of targets that a test gave.
     fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>, AdminError> {
         let selected = request.patterns.iter().flat_map(|pattern| {
             TABLES.into_iter().filter(move |name| pattern::selects(pattern, &[name]))
@@ -204,7 +204,11 @@ impl Admin for FakeNode {
         let read = |name: &str| {
             Ok(show::Parameter { name: vec![name.to_owned()], value: table(self, name)? })
         };
-        selected.map(read).collect()
+        let is_selected = |one: &&show::Parameter| {
+            request.patterns.iter().any(|pattern| one.is_selected(pattern))
+        };
+        let given: Vec<_> = self.state().parameters.iter().filter(is_selected).cloned().collect();
+        selected.map(read).chain(given.into_iter().map(Ok)).collect()
     }
 
     fn parameter_list(&self, _: ParameterList) -> Result<Vec<show::Listed>, AdminError> {
@@ -426,13 +430,6 @@ impl Admin for FakeNode {
 
     fn target_show(&self, _: TargetShow) -> Result<Vec<show::Target>, AdminError> {
         Ok(self.state().targets.clone())
-    }
-
-    fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>, AdminError> {
-        let is_selected = |one: &&show::Parameter| {
-            request.patterns.iter().any(|pattern| one.is_selected(pattern))
-        };
-        Ok(self.state().parameters.iter().filter(is_selected).cloned().collect())
     }
 
     fn route_show(&self, _: RouteShow) -> Result<Vec<show::Route>, AdminError> {

@@ -9,10 +9,11 @@ use fulmar_top::{
     View, parameters,
 };
 
+use super::error::AdminError;
 use super::metrics::resident_bytes;
 use super::operations::{
-    Admin, AdminError, Counters, NetShow, ParameterShow, PeerShow, RouteShow, RoutersShow,
-    RoutingShow, StatsShow, TargetShow,
+    Admin, Counters, NetShow, ParameterShow, PeerShow, RouteShow, RoutersShow, RoutingShow,
+    StatsShow, TargetShow,
 };
 use crate::show::{self, Ni, POOLS, SocklndCounters, Stats};
 
@@ -215,7 +216,7 @@ pub(super) fn targets(admin: &dyn Admin) -> Result<Vec<Target>, AdminError> {
         admin.target_show(TargetShow {})?.into_iter().map(target).collect();
     if !targets.is_empty() {
         let patterns = parameters::OF_TARGETS.map(str::to_owned).to_vec();
-        let shown = admin.parameter_show(ParameterShow { patterns })?;
+        let shown = admin.parameter_show(ParameterShow { patterns, modules: false })?;
         let shown: Vec<_> = shown.into_iter().map(|one| (one.name, one.value)).collect();
         parameters::describe(&mut targets, &shown);
     }

@@ -13,8 +13,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use fulmar_top::{Sample, View};
 
+use super::error::AdminError;
 use super::live;
-use super::operations::AdminError;
 use super::place;
 use super::server::Shared;
 

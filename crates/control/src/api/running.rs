@@ -95,6 +95,6 @@ mod tests {
         let found = sockets(&proc);
         fs::remove_dir_all(&proc).unwrap();
         assert_eq!(found, [PathBuf::from("/a/c.sock")]);
-        assert_eq!(sockets(&proc), [PathBuf::new(); 0]);
+        assert!(sockets(&proc).is_empty());
     }
 }

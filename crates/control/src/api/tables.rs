@@ -2,9 +2,8 @@
 
 use fulmar_base::Errno;
 
-use super::operations::{
-    Admin, AdminError, NetShow, PeerShow, RouteShow, RoutersShow, RoutingShow, StatsShow,
-};
+use super::error::AdminError;
+use super::operations::{Admin, NetShow, PeerShow, RouteShow, RoutersShow, RoutingShow, StatsShow};
 use crate::show::tables;
 
 /// Their names.

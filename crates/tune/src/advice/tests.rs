@@ -152,7 +152,7 @@ fn present_connections_are_those_of_the_speed_of_the_device() {
         |device_bits| Present { device_bits, ..Present::default() }.model(&site).bulk_connections;
     assert_eq!(connections(Some(1_000_000_000)), 1);
     assert_eq!(connections(Some(25_000_000_000)), 3);
-    assert_eq!(connections(None), super::plan::connections(&site));
+    assert_eq!(connections(None), plan::connections(&site));
 }
 
 #[test]
