@@ -426,7 +426,7 @@ fn interfaces_become_nids() {
         ("tcp", "10.0.0.1@tcp eth0 4"),
         ("tcp(eth0,eth1)", "10.0.0.1@tcp eth0 4, 192.168.1.1@tcp eth1 2"),
         ("tcp3(eth6)", "2001:db8::1@tcp3 eth6 1"),
-        ("tcp(127.0.0.2),tcp1(10.0.0.1)", "127.0.0.2@tcp 127.0.0.2 1, 10.0.0.1@tcp1 10.0.0.1 4"),
+        ("tcp(127.0.0.2),tcp1(10.0.0.1)", "127.0.0.2@tcp lo 1, 10.0.0.1@tcp1 eth0 4"),
     ] {
         assert_eq!(nids(&with_networks(networks).unwrap()).unwrap(), wanted, "{networks}");
     }
