@@ -146,10 +146,13 @@ fn the_examples_of_the_configuration_are_valid() {
         .arg(&config)
         .output();
     let output = output.unwrap();
-    assert_eq!(
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
-        (Some(0), "")
-    );
+    // A machine without the interfaces of the examples says so, with status 1; a file that is not valid is 2.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let is_about_interfaces = |line: &str| {
+        line.starts_with("fulmar: there is no interface ") || line.starts_with("help: ")
+    };
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{errors}");
+    assert!(errors.lines().all(is_about_interfaces), "{errors}");
     for key in [
         "networks",
         "routes",

@@ -242,8 +242,11 @@ impl Parameters {
     /// Returns those that have no effect on a node: `lnet config_on_load=1`.
     pub fn unused(&self) -> Vec<String> {
         let all = self.values.iter().map(|((module, name), value)| (module, *name, value));
-        let unused =
-            all.filter(|(_, name, _)| UNUSED.contains(name) || name.starts_with("libcfs_"));
+        // Buffers of size 0 are those that the system chooses, as here.
+        let is_default = |name: &str, value: &str| name.ends_with("x_buffer_size") && value == "0";
+        let unused = all.filter(|(_, name, value)| {
+            (UNUSED.contains(name) || name.starts_with("libcfs_")) && !is_default(name, value)
+        });
         unused.map(|(module, name, value)| format!("{} {name}={value}", module.name())).collect()
     }
 

@@ -32,8 +32,8 @@ impl Lab {
         let directory = std::env::temp_dir().join(format!("fulmar-nodes-{name}-{pid}"));
         std::fs::create_dir_all(&directory).unwrap();
         // Below the ephemeral ports.
-        let base = 20_000 + (pid % 120) as u16 * 100;
-        Self { directory, port: base + COUNT.fetch_add(2, Ordering::Relaxed) % 100 }
+        let base = 20_000 + (pid % 30) as u16 * 400;
+        Self { directory, port: base + COUNT.fetch_add(2, Ordering::Relaxed) % 400 }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
