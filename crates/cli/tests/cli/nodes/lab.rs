@@ -28,12 +28,12 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn new(name: &str) -> Self {
         static COUNT: AtomicU16 = AtomicU16::new(0);
-        let pid = std::process::id();
-        let directory = std::env::temp_dir().join(format!("fulmar-nodes-{name}-{pid}"));
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(2, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(format!("fulmar-nodes-{name}-{pid}-{count}"));
         std::fs::create_dir_all(&directory).unwrap();
         // Below the ephemeral ports.
         let base = 20_000 + (pid % 30) as u16 * 400;
-        Self { directory, port: base + COUNT.fetch_add(2, Ordering::Relaxed) % 400 }
+        Self { directory, port: base + count % 400 }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
