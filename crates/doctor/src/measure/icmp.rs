@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use fulmar_wire::{Order, Reader, Writer};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -117,20 +118,35 @@ impl Echoes {
 /// unprivileged socket is chosen by the kernel, which delivers its own replies only.
 fn is_reply(message: &[u8], is_v6: bool, number: u16, len: usize) -> bool {
     let kind = if is_v6 { V6.1 } else { V4.1 };
-    message.len() == len
-        && message.first() == Some(&kind)
-        && message.get(6..8) == Some(&number.to_be_bytes()[..])
+    message.len() == len && read(message) == Some((kind, number))
+}
+
+/// Returns the type and the number of a message.
+fn read(message: &[u8]) -> Option<(u8, u16)> {
+    let mut reader = Reader::new(message, Order::Big);
+    let kind = reader.u8("type").ok()?;
+    reader.u8("code").ok()?;
+    reader.u16("check sum").ok()?;
+    reader.u16("identifier").ok()?;
+    Some((kind, reader.u16("number").ok()?))
 }
 
 /// Returns an echo request of `len` bytes.
 fn echo(kind: u8, identifier: u16, number: u16, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    bytes[0] = kind;
-    bytes[4..6].copy_from_slice(&identifier.to_be_bytes());
-    bytes[6..8].copy_from_slice(&number.to_be_bytes());
-    // The kernel replaces it but for raw sockets of IPv4.
-    let sum = check_sum(&bytes);
-    bytes[2..4].copy_from_slice(&sum.to_be_bytes());
+    // The kernel replaces the check sum but for raw sockets of IPv4.
+    let unsigned = message(kind, 0, identifier, number, len);
+    message(kind, check_sum(&unsigned), identifier, number, len)
+}
+
+fn message(kind: u8, sum: u16, identifier: u16, number: u16, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len);
+    let mut writer = Writer::new(&mut bytes, Order::Big);
+    writer.u8(kind);
+    writer.u8(0);
+    writer.u16(sum);
+    writer.u16(identifier);
+    writer.u16(number);
+    writer.zeros(len.saturating_sub(HEADER_LEN));
     bytes
 }
 
@@ -140,10 +156,10 @@ fn identifier() -> u16 {
 
 /// Returns the check sum of the Internet (RFC 1071).
 fn check_sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| match *pair {
-        [high, low] => u32::from(u16::from_be_bytes([high, low])),
-        [high] => u32::from(high) << 8,
-        _ => 0,
+    // An odd byte at the end counts as the high one of its word.
+    let words = bytes.chunks(2).map(|pair| {
+        let (high, low) = (pair[0], pair.get(1).copied().unwrap_or_default());
+        u32::from(high) << 8 | u32::from(low)
     });
     let mut sum: u32 = words.sum();
     while sum >> 16 != 0 {
