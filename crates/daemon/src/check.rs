@@ -1,7 +1,8 @@
 //! `fulmar node --check`: what a start would find, without one.
 
 use fulmar_base::Errno;
-use fulmar_control::config::{NodeConfig, RouteConf};
+use fulmar_control::config::NodeConfig;
+use fulmar_lnet::RouteConfig;
 use fulmar_lnet_wire::Nid;
 
 use crate::{DaemonError, Host, cpts, fit_cpts, no_route};
@@ -38,7 +39,7 @@ pub fn check(config: &NodeConfig) -> Checked {
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
     check_peers(config, &own, &mut checked);
     let refused = config.lnet.routes.iter().filter_map(|route| {
-        let errno = route_error(route, &own)?;
+        let errno = RouteConfig::from(route).check(own.iter().copied()).err()?;
         Some(no_route(route, errno))
     });
     checked.problems.extend(refused);
@@ -53,22 +54,5 @@ fn check_peers(config: &NodeConfig, own: &[Nid], checked: &mut Checked) {
             let what = format!("peer {}, of which {nid} is a NID of this node", peer.primary);
             checked.problems.push(DaemonError::Configure { what, error: Errno::EINVAL });
         }
-    }
-}
-
-/// Returns why a node with these NIDs refuses a route.
-fn route_error(route: &RouteConf, own: &[Nid]) -> Option<Errno> {
-    let is_local = |net| own.iter().any(|nid| nid.net() == net);
-    let RouteConf { net, gateway, .. } = route;
-    if gateway.net() == *net {
-        Some(Errno::EINVAL)
-    } else if own.contains(gateway) {
-        Some(Errno::EPERM)
-    } else if is_local(*net) {
-        Some(Errno::EEXIST)
-    } else if !is_local(gateway.net()) {
-        Some(Errno::EHOSTUNREACH)
-    } else {
-        None
     }
 }

@@ -25,25 +25,10 @@ impl Lnet {
     /// Adds a route. Its gateway is checked at once.
     ///
     /// # Errors
-    /// EINVAL if the network or the gateway is a wildcard, `0@lo`, or they are of one network, or
-    /// the hops are not 1 to 255; EEXIST if the network is ours, or the route exists; EHOSTUNREACH
-    /// if the gateway is on none of our networks; EPERM if the gateway is one of our own NIDs.
+    /// Those of [`RouteConfig::check`]; EEXIST if the route exists.
     pub fn route_add(&mut self, now: Time, route: RouteConfig) -> Result<(), Errno> {
-        let RouteConfig { net, gateway, hops, .. } = route;
-        let senseless = gateway.is_any() || gateway.is_loopback() || gateway.net() == net;
-        let no_net = net == Net::ANY || net == Net::LOOPBACK;
-        if senseless || no_net || hops.is_some_and(|hops| !(1..=255).contains(&hops)) {
-            return Err(Errno::EINVAL);
-        }
-        if self.ni_of(gateway).is_some() {
-            return Err(Errno::EPERM);
-        }
-        if self.is_local(net) {
-            return Err(Errno::EEXIST);
-        }
-        if !self.is_local(gateway.net()) {
-            return Err(Errno::EHOSTUNREACH);
-        }
+        let RouteConfig { net, gateway, .. } = route;
+        route.check(self.nis.iter().map(|ni| ni.config.nid))?;
         let known = self.peers.owner(gateway);
         let same =
             |other: Nid| other == gateway || (known.is_some() && self.peers.owner(other) == known);

@@ -1,5 +1,6 @@
 //! The words of routing: what an administrator configures. Spec: lnet-behaviour §8, §13.5.
 
+use fulmar_base::Errno;
 use fulmar_lnet_wire::{Net, Nid};
 
 /// Module parameters of routing. Defaults are those of a 2.17 node.
@@ -75,6 +76,29 @@ impl RouteConfig {
     /// Returns a route without preferences.
     pub fn new(net: Net, gateway: Nid) -> Self {
         Self { net, gateway, hops: None, priority: 0, health_sensitivity: None }
+    }
+
+    /// Checks whether a node with these NIDs can have the route, whatever other routes it has.
+    ///
+    /// # Errors
+    /// EINVAL if the network or the gateway is a wildcard, `0@lo`, or they are of one network, or
+    /// the hops are not 1 to 255; EPERM if the gateway is one of the NIDs; EEXIST if the network is
+    /// that of one; EHOSTUNREACH if the gateway is on the network of none.
+    pub fn check(&self, own: impl Iterator<Item = Nid> + Clone) -> Result<(), Errno> {
+        let Self { net, gateway, hops, .. } = *self;
+        let is_local = |net: Net| own.clone().any(|nid| nid.net() == net);
+        let senseless = gateway.is_any() || gateway.is_loopback() || gateway.net() == net;
+        let no_net = net == Net::ANY || net == Net::LOOPBACK;
+        if senseless || no_net || hops.is_some_and(|hops| !(1..=255).contains(&hops)) {
+            return Err(Errno::EINVAL);
+        }
+        if own.clone().any(|nid| nid == gateway) {
+            return Err(Errno::EPERM);
+        }
+        if is_local(net) {
+            return Err(Errno::EEXIST);
+        }
+        if is_local(gateway.net()) { Ok(()) } else { Err(Errno::EHOSTUNREACH) }
     }
 }
 

@@ -48,6 +48,16 @@ fn acquaint(s: &mut Script, node: Nid) {
     s.drain();
 }
 
+/// Discovers a node that takes pushes.
+fn introduce(s: &mut Script, node: Nid) {
+    s.lnet.discover(s.now, node, false);
+    let ping = s.sent_one();
+    s.answer_ping(&ping, &bytes(&info(1, &[node])));
+    let push = s.sent_one();
+    s.answer_push(&push);
+    s.drain();
+}
+
 /// A router between tcp and tcp1 whose neighbours are known.
 pub(super) fn router(buffers: RouterBuffers) -> Script {
     let config = Config {
@@ -435,12 +445,7 @@ fn a_message_for_loopback_breaks_the_protocol() {
 fn a_router_that_is_switched_on_tells_so_at_once() {
     let mut s = Script::with(&[ni(tcp(1)), ni(tcp1(1))]);
     assert!(s.lnet.ping_info().features.has(Features::RTE_DISABLED));
-    s.lnet.discover(s.now, tcp(4), false);
-    let ping = s.sent_one();
-    s.answer_ping(&ping, &bytes(&info(1, &[tcp(4)])));
-    let push = s.sent_one();
-    s.answer_push(&push);
-    s.drain();
+    introduce(&mut s, tcp(4));
     s.lnet.set_forwarding(s.now, Forwarding::Enable).unwrap();
     assert_eq!(s.lnet.routing().state, RoutingState::Enabled);
     assert!(!s.lnet.ping_info().features.has(Features::RTE_DISABLED));
@@ -458,12 +463,7 @@ fn a_router_that_is_switched_on_tells_so_at_once() {
 #[test]
 fn a_router_that_is_drained_pushes_its_peers_away_and_finishes_what_it_has() {
     let mut s = router(RouterBuffers::default());
-    s.lnet.discover(s.now, tcp(4), false);
-    let ping = s.sent_one();
-    s.answer_ping(&ping, &bytes(&info(1, &[tcp(4)])));
-    let push = s.sent_one();
-    s.answer_push(&push);
-    s.drain();
+    introduce(&mut s, tcp(4));
     let rx = passing(&mut s, tcp(2), far(2), 100);
     s.drain();
     s.lnet.set_forwarding(s.now, Forwarding::Drain).unwrap();
