@@ -20,7 +20,8 @@ impl Daemon {
     /// Returns what the patterns select, in their order.
     pub(super) fn shown_parameters(&self, request: &ParameterShow) -> Vec<show::Parameter> {
         let ParameterShow { patterns, modules } = request;
-        let of_targets = self.of_targets();
+        let is_wanted = |name: &[String]| patterns.iter().any(|one| pattern::selects(one, name));
+        let of_targets = self.of_targets(is_wanted);
         let of_modules = if *modules { self.of_modules() } else { Vec::new() };
         let mut found = Vec::new();
         for pattern in patterns {
@@ -39,7 +40,7 @@ impl Daemon {
     pub(super) fn listed_parameters(&self, request: &ParameterList) -> Vec<Listed> {
         let targets = self.parameters();
         let is_set = |name: &[String]| targets.as_ref().is_some_and(|all| all.is_writable(name));
-        let of_targets = self.of_targets().into_iter().map(|one| Listed {
+        let of_targets = self.of_targets(|_| true).into_iter().map(|one| Listed {
             is_readable: true,
             is_writable: is_set(&one.name),
             name: one.name,
@@ -101,8 +102,9 @@ impl Daemon {
         self.hosting.serving().map(|serving| serving.parameters())
     }
 
-    fn of_targets(&self) -> Vec<show::Parameter> {
-        let all = self.parameters().map(|targets| targets.all()).unwrap_or_default();
+    fn of_targets(&self, is_wanted: impl Fn(&[String]) -> bool) -> Vec<show::Parameter> {
+        let targets = self.parameters();
+        let all = targets.map(|targets| targets.selected(is_wanted)).unwrap_or_default();
         let all = all.into_iter().map(|(name, value)| show::Parameter { name, value });
         all.chain(self.nodemap_files()).chain(self.health_check()).collect()
     }

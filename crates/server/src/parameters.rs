@@ -53,6 +53,9 @@ pub enum Unset {
 /// The name of a parameter, and its text.
 pub type Named = (Vec<String>, String);
 
+/// Whether a parameter with this name is wanted.
+type Wanted<'a> = &'a dyn Fn(&[String]) -> bool;
+
 impl Parameters {
     pub(crate) fn new(running: Running<TargetHost>, roster: Arc<Roster>) -> Self {
         let changelogs = Changelogs::new(roster.clone());
@@ -62,6 +65,12 @@ impl Parameters {
     /// Returns all parameters: the parts of the name of each, such as `obdfilter`, `lv-OST0000`, `stats`,
     /// and its text. Those of the node come first, then those of each target, by their names.
     pub fn all(&self) -> Vec<Named> {
+        self.selected(|_| true)
+    }
+
+    /// The same of those whose names are wanted. The others are not read: there is a text for each client.
+    pub fn selected(&self, is_wanted: impl Fn(&[String]) -> bool) -> Vec<Named> {
+        let is_wanted: Wanted<'_> = &is_wanted;
         let mut all = self.changelogs.parameters(now().as_secs() as i64);
         let served = self.roster.served();
         for (target, listed) in &served {
@@ -73,20 +82,24 @@ impl Parameters {
                 Service::Mdt(mdt) => {
                     let Some(mdt) = mdt.upgrade() else { continue };
                     let of_client = |exports: &[Handle]| mdt.client_file(exports, moment.now);
-                    all.extend(of_clients(("mdt", name), &exports, of_client));
-                    all.extend(read_all(Mdt::PARAMETERS, &*mdt, name, &moment));
+                    all.extend(of_clients(("mdt", name), &exports, of_client, is_wanted));
+                    all.extend(read_all(Mdt::PARAMETERS, &*mdt, (name, &moment), is_wanted));
                 }
                 Service::Ost(ost) => {
                     let Some(ost) = ost.upgrade() else { continue };
                     let of_client = |exports: &[Handle]| ost.client_file(exports, moment.now);
-                    all.extend(of_clients(("obdfilter", name), &exports, of_client));
-                    all.extend(read_all(Ost::PARAMETERS, &*ost, name, &moment));
+                    all.extend(of_clients(("obdfilter", name), &exports, of_client, is_wanted));
+                    all.extend(read_all(Ost::PARAMETERS, &*ost, (name, &moment), is_wanted));
                 }
             }
         }
-        let has_ended = all.is_empty() && served.iter().any(|(_, one)| one.service.has_ended());
+        let targets = served.iter().map(|(_, one)| &one.service);
+        let mut targets = targets.filter(|one| !matches!(one, Service::Mgs(_))).peekable();
+        let has_ended = targets.peek().is_some() && targets.all(Service::has_ended);
         let of_node = if has_ended { vec![] } else { timing::all(&self.running) };
-        [of_node, all].concat()
+        let mut all = [of_node, all].concat();
+        all.retain(|(name, _)| is_wanted(name));
+        all
     }
 
     /// Returns whether a parameter can be set.
@@ -234,11 +247,12 @@ fn is_settable<T>(table: &'static [Parameter<T>], device: &str, name: &[String])
 fn read_all<T>(
     table: &'static [Parameter<T>],
     target: &T,
-    name: &str,
-    moment: &Moment,
+    (device, moment): (&str, &Moment),
+    is_wanted: Wanted<'_>,
 ) -> Vec<Named> {
-    let read = |one: &Parameter<T>| Some((one.parts(name), (one.read)(target, moment)?));
-    table.iter().filter_map(read).collect()
+    let wanted = table.iter().map(|one| (one, one.parts(device)));
+    let wanted = wanted.filter(|(_, name)| is_wanted(name));
+    wanted.filter_map(|(one, name)| Some((name, (one.read)(target, moment)?))).collect()
 }
 
 fn set_all<T>(
@@ -261,11 +275,14 @@ fn of_clients(
     (area, name): (&str, &str),
     exports: &BTreeMap<Nid, Vec<Handle>>,
     file: impl Fn(&[Handle]) -> String,
+    is_wanted: Wanted<'_>,
 ) -> Vec<Named> {
     let named = |nid: &Nid| -> Vec<String> {
         [area, name, "exports", &nid.to_string(), "stats"].map(str::to_owned).to_vec()
     };
-    exports.iter().map(|(nid, exports)| (named(nid), file(exports))).collect()
+    let all = exports.iter().map(|(nid, exports)| (named(nid), exports));
+    let wanted = all.filter(|(name, _)| is_wanted(name));
+    wanted.map(|(name, exports)| (name, file(exports))).collect()
 }
 
 fn now() -> Duration {

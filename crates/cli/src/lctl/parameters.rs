@@ -117,7 +117,7 @@ impl Get {
             let names: String = files.map(|one| form.text(&self.which.name(one), "")).collect();
             return Ok(print(&names));
         }
-        let values = found.values(self.which.modules, context)?;
+        let values = found.values(&self.which, name, context)?;
         let mut status = Ok(0);
         for one in files {
             // As a kernel's tool, it returns how the last of what a pattern selects was read.
@@ -203,8 +203,8 @@ impl Which {
 }
 
 impl Found {
-    /// Reads the values of the files.
-    fn values(&self, modules: bool, context: &Context) -> Result<Values, Status> {
+    /// Reads the values of the files that a word selects.
+    fn values(&self, which: &Which, word: &str, context: &Context) -> Result<Values, Status> {
         let files = self.entries.iter().filter(|one| one.is_readable()).map(|one| &one.name[..]);
         let files: BTreeSet<&[String]> = files.collect();
         let is_file = |name: &[String]| files.contains(name);
@@ -215,10 +215,15 @@ impl Found {
                 Err(errno) => drop(values.insert(one.parts().to_vec(), Err(errno))),
             }
         }
-        let of_node = self.of_node.iter().filter(|one| is_file(&one.name));
-        let patterns: Vec<String> = of_node.map(|one| one.name.join(".")).collect();
+        let of_node: Vec<&Listed> = self.of_node.iter().filter(|one| is_file(&one.name)).collect();
+        // The word selects the files of a directory only with its content, so those are named.
+        let patterns = match which.recursive {
+            false if of_node.is_empty() => Vec::new(),
+            false => vec![which.pattern(word)],
+            true => of_node.iter().map(|one| one.name.join(".")).collect(),
+        };
         for patterns in patterns.chunks(NAMES_MAX) {
-            let request = ParameterShow { patterns: patterns.to_vec(), modules };
+            let request = ParameterShow { patterns: patterns.to_vec(), modules: which.modules };
             let read = context.client.call(&request).map_err(failed)?;
             values.extend(read.into_iter().map(|one| (one.name, Ok(one.value))));
         }
