@@ -50,30 +50,20 @@ pub fn peers(peers: &[Peer]) -> String {
         "nid", "refs", "state", "last", "max", "rtr", "min", "tx", "min", "queue"
     );
     for ni in peers.iter().flat_map(|peer| &peer.nis) {
-        line(
-            &mut out,
-            format_args!(
-                "{:<24} {:>4} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {}",
-                ni.nid.to_string(),
-                ni.refcount,
-                state(ni.alive),
-                -1,
-                ni.credits_max,
-                ni.router_credits,
-                ni.router_credits_min,
-                ni.credits,
-                ni.credits_min,
-                ni.queued_bytes
-            ),
-        );
+        line(&mut out, format_args!("{}", peer_columns(ni, "    -1")));
     }
     out
 }
 
 /// The line of a NID of a peer in the log: the columns of the file `peers` without `last`.
 pub fn peer_line(ni: &PeerNi) -> String {
+    peer_columns(ni, "")
+}
+
+/// Returns the columns of a NID of a peer, with `last` and the blank before it.
+fn peer_columns(ni: &PeerNi, last: &str) -> String {
     format!(
-        "{:<24} {:>4} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {}",
+        "{:<24} {:>4} {:>5}{last} {:>5} {:>5} {:>5} {:>5} {:>5} {}",
         ni.nid.to_string(),
         ni.refcount,
         state(ni.alive),
