@@ -6,6 +6,7 @@ use fulmar_control::config::{BuffersConf, GlobalKey, lenient};
 use fulmar_control::show::{self, exit};
 use fulmar_control::tool::unknown_command;
 use fulmar_lnet::RouterBuffers;
+use fulmar_text::integer;
 
 use crate::context::{Context, Form, Status};
 
@@ -120,19 +121,13 @@ impl Set {
     }
 }
 
-/// Parses a decimal number, a hexadecimal one (`0x`) or an octal one (`0`), as the C library does.
+/// Parses a number in the notation of C, which may be negative.
 fn number(text: &str) -> Option<i64> {
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),
     };
-    let (digits, radix) = match (digits.strip_prefix("0x"), digits.strip_prefix('0')) {
-        (Some(hex), _) => (hex, 16),
-        (None, Some(octal)) if !octal.is_empty() => (octal, 8),
-        _ => (digits, 10),
-    };
-    let clean = digits.bytes().all(|b| b.is_ascii_alphanumeric());
-    let number = i64::from_str_radix(digits, radix).ok().filter(|_| clean)?;
+    let number = i64::try_from(integer(digits)?).ok()?;
     Some(if is_negative { -number } else { number })
 }
 

@@ -426,7 +426,15 @@ fn counters_are_shown_and_cleared(mounted: &Mounted, output: &dyn Fn(&str) -> St
     assert!(!output("get_param -n osc.*.stats").contains("ost_"));
     // What was written is cached: nothing is missed.
     assert_eq!(fs::read(&file).unwrap().len(), 3_000_000);
-    let stats = output("get_param -n llite.*.stats");
+    // The kernel has a file closed after the program has gone on.
+    let begun = Instant::now();
+    let stats = loop {
+        let stats = output("get_param -n llite.*.stats");
+        if stats.contains("\nclose ") || begun.elapsed() > PATIENCE {
+            break stats;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
     let sum = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
         line.map_or(0, |line| line.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap())
