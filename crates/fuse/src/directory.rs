@@ -124,7 +124,10 @@ impl Front {
         let Some(handle) = state.handles.get(number.0) else { return reply.fail(Errno::EBADF) };
         state.notices.has_read(number.0);
         self.tasks.begin(async move {
-            match fill((&state.file_system, &caller), &handle, offset, &mut reply).await {
+            let filled = fill((&state.file_system, &caller), &handle, offset, &mut reply).await;
+            // The kernel may have it closed as soon as it has the reply.
+            drop(handle);
+            match filled {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.fail(errno),
             }
@@ -144,7 +147,9 @@ impl Front {
         state.notices.has_read(number.0);
         self.tasks.begin(async move {
             let (who, which) = ((&*state, &caller), (number.0, &*handle));
-            match fill_with_attributes(who, which, offset, &mut reply).await {
+            let filled = fill_with_attributes(who, which, offset, &mut reply).await;
+            drop(handle);
+            match filled {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.fail(errno),
             }

@@ -320,6 +320,8 @@ impl Filesystem for Front {
             return reply.fail(Errno::EBADF);
         };
         let (file, written) = (handle.file.fid(), handle.file.written());
+        // The kernel has it closed as soon as it has the reply, which takes the only user.
+        drop(handle);
         if !self.state.owners.may_have_locks(file, owner.0) {
             return match written {
                 Ok(()) => reply.ok(),
