@@ -4,7 +4,7 @@
 //! imported.
 
 use fulmar_lnet::views::PRIORITY_LOWEST;
-use fulmar_lnet_wire::{Net, Nid};
+use fulmar_lnet_wire::{Net, Nid, Selector};
 
 use super::diagnostic::{Diagnostic, Source, Text};
 use super::globals::GlobalKey;
@@ -353,6 +353,15 @@ fn route(node: &Node<'_>) -> Result<RouteConf> {
     Ok(RouteConf { net, gateway, hop, priority, health_sensitivity })
 }
 
+/// Kernel nodes export a state here: 0 is disabled, 1 enabled, 2 stopping and 3 starting.
+fn is_enabled(text: Text<'_>) -> Result<bool> {
+    match text.s {
+        "2" => Ok(false),
+        "3" => Ok(true),
+        _ => boolean(text),
+    }
+}
+
 /// Reads `enable: 1`, or the list of an export, which has that as an item and pools as others.
 fn routing(node: &Node<'_>) -> Result<Option<bool>> {
     let maps = if node.is_list() { node.items("routing")? } else { std::slice::from_ref(node) };
@@ -360,7 +369,7 @@ fn routing(node: &Node<'_>) -> Result<Option<bool>> {
     for map in maps {
         for (key, value) in map.entries("routing")? {
             match key.s {
-                "enable" => enable = Some(boolean(value.text(key.s)?)?),
+                "enable" => enable = Some(is_enabled(value.text(key.s)?)?),
                 "state" => {}
                 pool if pool.starts_with("cpt[") => {}
                 _ => return Err(key.unknown("key", &["enable"])),
@@ -419,9 +428,9 @@ fn udsp(node: &Node<'_>) -> Result<UdspConf> {
         let text = value.text(key.s)?;
         match key.s {
             "idx" => rule.idx = Some(text.u32(key.s)?),
-            "src" => rule.src = Some(text.parse()?),
-            "dst" => rule.dst = Some(text.parse()?),
-            "rte" => rule.rte = Some(text.parse()?),
+            "src" => rule.src = selector(text)?,
+            "dst" => rule.dst = selector(text)?,
+            "rte" => rule.rte = selector(text)?,
             "priority" => rule.priority = Some(priority(text)?),
             _ => return Err(key.unknown("key", &UDSP_KEYS)),
         }
@@ -430,6 +439,11 @@ fn udsp(node: &Node<'_>) -> Result<UdspConf> {
     let is_pair = rule.rte.is_some() || (rule.src.is_some() && rule.dst.is_some());
     rule.priority = rule.priority.filter(|priority| !is_pair || *priority != PRIORITY_LOWEST);
     Ok(rule)
+}
+
+/// Reads a criterion; `NA` stands for none, as kernel nodes up to 2.15 export it.
+fn selector(text: Text<'_>) -> Result<Option<Selector>> {
+    if text.s == "NA" { Ok(None) } else { text.parse().map(Some) }
 }
 
 /// Reads a priority; −1 stands for the lowest.

@@ -47,15 +47,22 @@ impl Export {
             multi_rail: peer.multi_rail,
             nids: peer.nis.iter().map(|ni| ni.nid).collect(),
         };
+        let is_restored = |peer: &&Peer| !self.is_made_by_route(peer);
         LnetConf {
             nets: real.map(conf).collect(),
-            peers: self.peers.iter().map(peer).collect(),
+            peers: self.peers.iter().filter(is_restored).map(peer).collect(),
             routes: self.routes.iter().map(RouteConf::from).collect(),
             routing: self.routing.is_known().then(|| self.routing.state.is_on()),
             buffers: BuffersConf::of(&self.routing),
             globals: self.globals.clone(),
             ..self.rest.clone()
         }
+    }
+
+    /// A gateway that is nothing but that. A kernel node of 2.17 would import it as Multi-Rail.
+    fn is_made_by_route(&self, peer: &Peer) -> bool {
+        let is_single = !peer.multi_rail && peer.nis.iter().all(|ni| ni.nid == peer.primary);
+        is_single && self.routes.iter().any(|route| route.gateway == peer.primary)
     }
 }
 
@@ -86,8 +93,9 @@ pub fn backup(conf: &LnetConf) -> Report {
     let mut report = Report::default();
     push(&mut report, Family::Listing, block("net", conf.nets.iter().map(net)));
     push(&mut report, Family::Listing, block("ip2nets", conf.ip2nets.iter().map(ip2nets)));
-    push(&mut report, Family::Listing, block("route", conf.routes.iter().map(route_conf)));
+    // Kernel nodes print routes first, and lose peers with several NIDs when they import that.
     push(&mut report, Family::Listing, block("peer", conf.peers.iter().map(peer)));
+    push(&mut report, Family::Listing, block("route", conf.routes.iter().map(route_conf)));
     let mut map = Map::new();
     if let Some(enable) = conf.routing {
         map.put("routing", vec![("enable".to_owned(), Value::from(i32::from(enable)))]);

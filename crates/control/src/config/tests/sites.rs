@@ -72,6 +72,10 @@ fn each_lnet_conf_is_printed_and_read_again_the_same() {
         let conf = LnetConf::parse(&source).unwrap();
         for dialect in [Dialect::Netlink, Dialect::Cyaml] {
             let printed = show::backup(&conf).to_yaml(dialect);
+            let at = |section: &str| printed.find(&format!("\n{section}:\n"));
+            assert!(
+                at("peer").is_none() || at("route").is_none_or(|route| at("peer") < Some(route))
+            );
             let again = LnetConf::parse(&Source::new("printed", printed.clone()));
             let again = again.unwrap_or_else(|error| panic!("{name}: {error}\n{printed}"));
             assert_eq!(again, conf, "{name}:\n{printed}");
