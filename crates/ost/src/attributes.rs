@@ -135,7 +135,7 @@ impl Ost {
         }
         self.data.note_times(call, object);
         let valid = NAME | TIMES | SHAPE | OWNER;
-        self.change_object(call, &asked, object, (NAME, valid), |target| {
+        let mut answer = self.change_object(call, &asked, object, (NAME, valid), |target| {
             // An owner that is set replaces the one of the first write.
             let unset = [(Valid::FLUID, 0o4000), (Valid::FLGID, 0o2000), (Valid::FLPROJID, 0o1000)];
             let said = unset.iter().filter(|(valid, _)| asked.valid.has(*valid));
@@ -143,7 +143,10 @@ impl Ost {
             target.after.take_file(&asked)?;
             target.after.take_times(&asked);
             Ok(target.size)
-        })
+        })?;
+        // Glimpses only raise times, and these may be older ones.
+        answer.changed = Some(asked.id.resource());
+        Ok(answer)
     }
 
     /// Executes PUNCH, which cuts an object.

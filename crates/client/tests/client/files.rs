@@ -125,6 +125,24 @@ fn attributes_are_set_and_the_file_is_cut() {
 }
 
 #[test]
+fn an_older_time_is_seen_by_who_has_seen_a_newer_one() {
+    let rig = Rig::start("older", 1);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", OpenOptions::create(0o644)));
+    let file = file.unwrap();
+    let seen = || blocking::wait(other.getattr(&ROOT, file.fid())).unwrap().mtime;
+    blocking::wait(file.write(0, vec![1; 10_000])).unwrap();
+    assert!(seen() > 1000, "the client that has the data is asked");
+    for time in [900, 800] {
+        let change = Change { mtime: Some(SetTime::At(time)), ..Change::default() };
+        blocking::wait(fs.setattr(&ROOT, file.fid(), change)).unwrap();
+        assert_eq!(seen(), time);
+        blocking::wait(file.sync(true)).unwrap();
+        assert_eq!(seen(), time);
+    }
+}
+
+#[test]
 fn extended_attributes_are_kept() {
     let rig = Rig::start("xattrs", 1);
     let fs = rig.mount();
