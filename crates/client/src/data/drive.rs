@@ -188,11 +188,13 @@ impl Core {
 
     /// Returns the attributes of an object that others ask this client for, since it has a lock on it.
     /// Spec: mdt-ost §21.1.
-    pub(crate) fn glimpsed(&self, import: ImportId, lock: LockId) -> Option<Vec<u8>> {
+    pub(crate) fn glimpsed(&mut self, import: ImportId, lock: LockId) -> Option<Vec<u8>> {
         let peer = self.peer(import)?;
-        let key = (import, peer.locks.covered(lock)?.resource.id);
-        let mount = self.mounts.get(&peer.mount)?;
-        let mut lvb = mount.objects.get(&key)?.lvb;
+        let (mount, key) = (peer.mount, (import, peer.locks.covered(lock)?.resource.id));
+        let mount = self.mounts.get_mut(&mount)?;
+        let known = mount.objects.get_mut(&key)?;
+        known.tell();
+        let mut lvb = known.lvb;
         lvb.size = lvb.size.max(mount.data.written_end(key));
         Some(OstLvb::to_bytes(&lvb))
     }

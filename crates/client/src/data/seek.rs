@@ -122,6 +122,7 @@ impl Context {
             known.lvb.blocks = body.blocks;
             if body.valid.has(Valid::FLMTIME | Valid::FLCTIME) {
                 (known.lvb.mtime, known.lvb.ctime) = (body.mtime, body.ctime);
+                known.tell();
             }
         }
     }

@@ -180,6 +180,11 @@ impl MountData {
         self.keys.get(&key).map_or(0, |object| self.cache.written_end(*object))
     }
 
+    /// Returns whether an object has dirty data, none of which are being written.
+    pub(crate) fn is_unsent(&self, key: ObjectKey) -> bool {
+        self.keys.get(&key).is_some_and(|object| self.cache.is_unsent(*object))
+    }
+
     /// Returns whether data on the MDT are cached under a lock.
     pub(crate) fn has_lock(&self, key: ObjectKey) -> bool {
         let object = self.keys.get(&key).and_then(|object| self.objects.get(object));

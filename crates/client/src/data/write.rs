@@ -131,13 +131,16 @@ impl Context {
     /// Returns what a write says of its object, and the flags of its ranges.
     fn write_body(&self, transfer: &Transfer) -> Result<(Obdo, NiobufFlags), Errno> {
         let mut body = self.transfer_body(transfer)?;
-        let core = self.core();
-        let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+        let mut core = self.core();
+        let (now, kept_len) = (core.seconds(), core.kept_len);
+        let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
         let file = mount.data.file_of(transfer.object.cached).ok_or(Errno::EIO)?;
         // When it was written here, unless somebody has set another time since.
-        let now = core.seconds();
-        let known = mount.objects.get(&transfer.object.key()).map(|known| known.lvb);
-        let (mtime, ctime) = known.map_or((now, now), |lvb| (lvb.mtime, lvb.ctime));
+        let known = mount.objects.get_mut(&transfer.object.key());
+        let (mtime, ctime) = known.map_or((now, now), |known| {
+            known.tell();
+            (known.lvb.mtime, known.lvb.ctime)
+        });
         body.valid = body.valid
             | Valid::FLMTIME
             | Valid::FLCTIME
@@ -149,7 +152,7 @@ impl Context {
         (body.uid, body.gid, body.projid) = (owner.uid, owner.gid, owner.projid);
         // What may have to be sent again has its limit: beyond it, writes wait for the disk.
         let flags = transfer.rpc.flags;
-        let has_room = core.kept_len < mount.data.settings().memory / 4;
+        let has_room = kept_len < mount.data.settings().memory / 4;
         let mut bits = match flags.from_grant && has_room {
             true => NiobufFlags::ASYNC,
             false => NiobufFlags::SYNC,

@@ -33,6 +33,8 @@ pub(crate) struct Inode {
     pub(crate) opens: u32,
     /// Whether this client has created it, has it open, and has not asked for its size yet.
     pub(crate) is_new: bool,
+    /// Whether this client has created it, and so nobody else has set its times, under `UPDATE`.
+    pub(crate) is_own: bool,
     /// Whether this client has changed something on the MDT since it last made it durable.
     pub(crate) is_changed: bool,
     /// When it was opened and closed.
@@ -63,7 +65,7 @@ impl Inode {
         }
         if lost.has(InodeBits::UPDATE) {
             self.updates += 1;
-            self.has_shape = false;
+            (self.has_shape, self.is_own) = (false, false);
         }
     }
 

@@ -37,7 +37,8 @@ impl Context {
         self.layout_intent(caller, fid, intent).await
     }
 
-    fn known_layout(&self, fid: Fid) -> Result<Option<Arc<FileLayout>>, Errno> {
+    /// Returns the layout of a file, if it is cached.
+    pub(super) fn known_layout(&self, fid: Fid) -> Result<Option<Arc<FileLayout>>, Errno> {
         let core = self.core();
         let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
         Ok(mount.inodes.get(&fid).and_then(|inode| inode.layout.clone()))

@@ -84,6 +84,19 @@ pub(crate) struct Object {
     /// The file that it belongs to.
     pub(crate) file: Fid,
     pub(crate) lvb: OstLvb,
+    /// The newest time of a write that the target may have been told.
+    pub(crate) told: i64,
+}
+
+impl Object {
+    pub(crate) fn new(file: Fid, lvb: OstLvb) -> Self {
+        Self { file, lvb, told: lvb.mtime }
+    }
+
+    /// The target is told the times.
+    pub(crate) fn tell(&mut self) {
+        self.told = self.told.max(self.lvb.mtime);
+    }
 }
 
 /// An open file at its MDT.
@@ -412,7 +425,7 @@ mod tests {
         let address = "10.0.0.1@tcp:/lv".parse().unwrap();
         let mut mount = MountState::new(address, Uuid::default(), MountOptions::default());
         let (file, import, id) = (Fid::ROOT, ImportId(1), ResourceId::of_fid(Fid::ROOT));
-        mount.objects.insert((import, id), Object { file, lvb: OstLvb::default() });
+        mount.objects.insert((import, id), Object::new(file, OstLvb::default()));
         let content = Stale::Content { file, start: 0, end: u64::MAX };
         // Two are called back at once, so each is the last one.
         for _ in 0..2 {

@@ -322,6 +322,7 @@ impl Context {
         let inode = mount.inodes.entry(body.fid).or_default();
         inode.opens += 1;
         inode.is_new |= is_new;
+        inode.is_own |= is_new && inode.bits.has(InodeBits::UPDATE);
         inode.is_changed |= is_new;
         if !inode.has_attributes() {
             inode.body = body;

@@ -39,6 +39,16 @@ pub(super) const ATTRIBUTES: Valid = Valid(
         | Valid::FLCTIME.0,
 );
 
+/// Times for the objects of a file.
+#[derive(Clone, Copy)]
+struct Times {
+    mtime: Option<i64>,
+    atime: Option<i64>,
+    ctime: i64,
+    /// Whether nobody else can have set others.
+    is_own: bool,
+}
+
 impl Context {
     /// Changes attributes. One round trip; if times of a regular file are set, another one, in which its
     /// objects get them; for a new size two, for locks on the objects and to cut them.
@@ -54,15 +64,19 @@ impl Context {
         let drops = change.drops_privileges && self.has_privileges(caller, fid).await?;
         let change = Change { drops_privileges: drops, ..change };
         let now = self.core().seconds();
-        let times = [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
+        let [mtime, atime] =
+            [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
+        // The change gives up the lock on the attributes, which may be the one on the layout too.
+        let (known, is_own) = (self.known_layout(fid)?, self.is_own(fid));
         let (body, is_whole) = self.set_on_mdt(caller, fid, &change, now).await?;
+        let mut layout = known.filter(|_| change.size.is_none());
         if is_regular(body.mode) {
             if let Some(size) = change.size {
                 self.truncate(caller, fid, size, &body).await?;
             }
             if change.atime.is_some() || change.mtime.is_some() {
-                let layout = self.layout(caller, fid).await?;
-                self.set_on_osts(fid, &layout, times, body.ctime).await?;
+                let times = Times { mtime, atime, ctime: body.ctime, is_own };
+                layout = Some(self.set_times(caller, fid, layout, times).await?);
             }
         }
         // The reply to a change has the attributes after it, but for those of stripes.
@@ -73,8 +87,33 @@ impl Context {
         if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {
             return Ok(Attributes::new(&body, None));
         }
+        if let Some(layout) = &layout
+            && let Ok(size) = self.size(fid, layout).await
+        {
+            return Ok(Attributes::new(&body, Some(size)));
+        }
         let layout = self.layout(caller, fid).await?;
         Ok(Attributes::new(&body, Some(self.size(fid, &layout).await?)))
+    }
+
+    /// Gives the objects of a file its times. Returns its layout: the one that was known when the change began, unless
+    /// the file has other objects now.
+    async fn set_times(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        known: Option<Arc<FileLayout>>,
+        times: Times,
+    ) -> Result<Arc<FileLayout>, Errno> {
+        if let Some(layout) = known {
+            match self.set_on_osts(fid, &layout, times).await {
+                Err(Errno::ENOENT | Errno::ESTALE) => {}
+                done => return done.map(|()| layout),
+            }
+        }
+        let layout = self.layout(caller, fid).await?;
+        self.set_on_osts(fid, &layout, times).await?;
+        Ok(layout)
     }
 
     /// Takes the privileges away that a file gives whoever runs it, if it has some.
@@ -158,8 +197,7 @@ impl Context {
         &self,
         fid: Fid,
         layout: &FileLayout,
-        [mtime, atime]: [Option<i64>; 2],
-        ctime: i64,
+        Times { mtime, atime, ctime, is_own }: Times,
     ) -> Result<(), Errno> {
         let all = layout.objects().map(|(component, stripe, object)| async move {
             let (ost, id) = (self.ost(object.ost).await?, object.id.resource());
@@ -175,6 +213,12 @@ impl Context {
                 }
                 false => None,
             };
+            // Before the request: who is told the times before while it is executed takes them for newer ones.
+            let key = (ost, id);
+            let before = self.note_times(key, [Some(ctime), mtime, atime]);
+            if is_own && atime.is_none() && self.goes_with_write(key) {
+                return Ok(());
+            }
             let mut obdo = described(fid, layout, (component, stripe), object.id);
             obdo.valid = obdo.valid | Valid::FLCTIME;
             obdo.ctime = ctime;
@@ -186,12 +230,9 @@ impl Context {
             }
             let message = Message::request(&OST_SETATTR).with(&OST_BODY, &obdo);
             let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
-            // Before the request: who is told the times before while it is executed takes them for newer ones.
-            let key = (ost, id);
-            let before = self.set_times(key, [Some(ctime), mtime, atime]);
             let done = self.request(ost, request).await;
             if let (Err(_), Some(before)) = (&done, before) {
-                self.set_times(key, before.map(Some));
+                self.note_times(key, before.map(Some));
             }
             let _: Obdo = done?.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
             drop(held);
@@ -200,8 +241,8 @@ impl Context {
         join_all(all).await.into_iter().collect()
     }
 
-    /// Sets the times of an object, those of changes, of changes of its data and of reads. Returns those before.
-    fn set_times(
+    /// Notes the times of an object, those of changes, of changes of its data and of reads. Returns those before.
+    fn note_times(
         &self,
         object: (ImportId, ResourceId),
         [ctime, mtime, atime]: [Option<i64>; 3],
@@ -213,6 +254,22 @@ impl Context {
         lvb.mtime = mtime.unwrap_or(lvb.mtime);
         lvb.atime = atime.unwrap_or(lvb.atime);
         Some(before)
+    }
+
+    /// Returns whether this client has created a file, and nobody else has set its times since.
+    fn is_own(&self, fid: Fid) -> bool {
+        let core = self.core();
+        let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
+        inode.is_some_and(|inode| inode.is_own)
+    }
+
+    /// Returns whether a write will tell the target the time of the last write, and this client has not told it a newer
+    /// one, which others would see until then.
+    fn goes_with_write(&self, object: (ImportId, ResourceId)) -> bool {
+        let core = self.core();
+        let Some(mount) = core.mounts.get(&self.mount) else { return false };
+        let known = mount.objects.get(&object).filter(|_| mount.data.is_unsent(object));
+        known.is_some_and(|known| known.told <= known.lvb.mtime)
     }
 
     /// Cuts the objects of a file, whose MDT has agreed.

@@ -178,7 +178,7 @@ impl Context {
         // What this client has written is not known there yet.
         let lvb = newest(lvb);
         if acquired.held.is_some() {
-            mount.objects.insert(key, Object { file, lvb });
+            mount.objects.insert(key, Object::new(file, lvb));
         }
         Ok(lvb)
     }

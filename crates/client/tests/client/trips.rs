@@ -255,8 +255,10 @@ fn a_change_of_attributes_tells_what_they_are_after_it() {
     assert_eq!((changed.mode, changed.size), (0o100_600, 10_000));
     let changed = set(Change { uid: Some(5), ..Change::default() });
     assert_eq!((changed.mode, changed.uid, changed.size), (0o100_600, 5, 10_000));
-    // The lock that the first change gives up was on the layout too.
+    // The lock that the first change gives up was on the layout too, which the second one asks for.
     assert_eq!(count.taken(), 3, "a mode and an owner, and the layout once");
+    blocking::wait(file.sync(true)).unwrap();
+    count.taken();
     let changed = set(Change { mtime: Some(SetTime::At(7)), ..Change::default() });
     assert_eq!((changed.mtime, changed.uid), (7, 5));
     assert_eq!(count.taken(), 2, "a time, which the object gets too");
@@ -269,6 +271,78 @@ fn a_change_of_attributes_tells_what_they_are_after_it() {
     assert_eq!(refused, Errno::EPERM);
     let seen = blocking::wait(other.getattr(&ROOT, file.fid())).unwrap();
     assert_eq!((seen.mode, seen.uid, seen.size, seen.mtime), (0o100_600, 6, 10_000, 7));
+}
+
+#[test]
+fn a_time_goes_with_what_is_not_written_yet() {
+    let rig = Rig::start("unsent", 1);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", OpenOptions::create(0o644)));
+    let file = file.unwrap();
+    let fid = file.fid();
+    let write = || blocking::wait(file.write(0, vec![1; 10_000])).unwrap();
+    let set = |mtime, atime: Option<i64>| {
+        let [mtime, atime] = [Some(mtime), atime].map(|time| time.map(SetTime::At));
+        let change = Change { mtime, atime, ..Change::default() };
+        blocking::wait(fs.setattr(&ROOT, fid, change)).unwrap()
+    };
+    let seen = || blocking::wait(other.getattr(&ROOT, fid)).unwrap();
+    write();
+    let mut count = Counter::new(&fs);
+    assert_eq!((set(7, None).mtime, count.taken()), (7, 1), "a time, and no layout");
+    assert_eq!(seen().mtime, 7, "the client that has the data is asked");
+    blocking::wait(file.sync(true)).unwrap();
+    assert_eq!((seen().mtime, seen().size), (7, 10_000));
+    // The object gets it where nothing would take it along.
+    count.taken();
+    assert_eq!((set(8, None).mtime, seen().mtime), (8, 8));
+    write();
+    assert!(seen().mtime > 1_000_000, "a later write counts");
+    let both = set(9, Some(5));
+    assert_eq!((both.mtime, both.atime), (9, 5));
+    assert_eq!((seen().mtime, seen().atime), (9, 5));
+    write();
+    assert_eq!((set(10, None).mtime, seen().mtime), (10, 10));
+    // Who reads takes the lock away, and with it what is dirty.
+    let theirs = blocking::wait(other.open_file(&ROOT, fid, OpenOptions::read())).unwrap();
+    assert_eq!(blocking::wait(theirs.read(0, 20_000)).unwrap().len(), 10_000);
+    assert_eq!(seen().mtime, 10);
+    blocking::wait(file.close()).unwrap();
+    blocking::wait(fs.unmount());
+    assert_eq!(seen().mtime, 10, "what the object has");
+}
+
+#[test]
+fn a_time_is_not_kept_back_if_the_server_knows_a_newer_one() {
+    let rig = Rig::start("newer", 1);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    let make = |name: &[u8]| {
+        let made = blocking::wait(fs.open(&ROOT, fs.root(), name, OpenOptions::create(0o644)));
+        let file = made.unwrap();
+        blocking::wait(file.write(0, vec![1; 10_000])).unwrap();
+        file
+    };
+    let at = |time| Change { mtime: Some(time), ..Change::default() };
+    let set = |file: &fulmar_client::File, time| {
+        blocking::wait(fs.setattr(&ROOT, file.fid(), at(time))).unwrap();
+        blocking::wait(other.getattr(&ROOT, file.fid())).unwrap().mtime
+    };
+    // Others have asked for it.
+    let file = make(b"asked");
+    assert!(blocking::wait(other.getattr(&ROOT, file.fid())).unwrap().mtime > 1000);
+    assert_eq!(set(&file, SetTime::At(7)), 7);
+    // Others have set it, for which they need no lock on the data.
+    let file = make(b"set");
+    blocking::wait(other.setattr(&ROOT, file.fid(), at(SetTime::Now))).unwrap();
+    assert_eq!(set(&file, SetTime::At(7)), 7);
+    // It is set twice.
+    let file = make(b"twice");
+    assert_eq!(set(&file, SetTime::At(9)), 9);
+    assert_eq!(set(&file, SetTime::At(7)), 7);
+    assert!(set(&file, SetTime::Now) > 1000);
+    assert_eq!(set(&file, SetTime::At(8)), 8);
+    blocking::wait(file.sync(false)).unwrap();
+    assert_eq!(blocking::wait(other.getattr(&ROOT, file.fid())).unwrap().mtime, 8);
 }
 
 #[test]

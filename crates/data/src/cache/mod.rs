@@ -283,6 +283,12 @@ impl Cache {
         self.objects.get(&object).map_or(0, |cached| cached.end)
     }
 
+    /// Returns whether an object has dirty data and none of them are being written: what describes the object now goes
+    /// with all of them.
+    pub fn is_unsent(&self, object: Object) -> bool {
+        self.objects.get(&object).is_some_and(|one| one.is_dirty() && one.writing.is_empty())
+    }
+
     /// Somebody no longer waits for an operation. [`Output::Done`] with EINTR follows: a write has written
     /// what was filled, and a flush goes on by itself. False if the operation does not wait, or if it belongs
     /// to a lock or a truncation, which cannot be given up.

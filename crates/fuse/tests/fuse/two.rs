@@ -1,10 +1,12 @@
 //! Two mounts of one file system.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
 
@@ -137,6 +139,53 @@ fn a_file_that_is_replaced_meanwhile_can_be_opened() {
         let replacing = std::thread::spawn(move || fs::rename(from, to).unwrap());
         assert_eq!(fs::read_to_string(two.join("file")).unwrap(), "text");
         replacing.join().unwrap();
+    }
+    rig.stop();
+}
+
+#[test]
+fn a_directory_in_which_files_are_made_changes_for_who_makes_them() {
+    let Some(mut rig) = Rig::start("made") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    fs::create_dir(one.join("d")).unwrap();
+    for round in 0..50 {
+        // The mount looks the directory up again after each file, and others change it meanwhile.
+        let name = format!("file{round}");
+        fs::write(one.join("d").join(&name), "text").unwrap();
+        fs::rename(two.join("d"), two.join("e")).unwrap();
+        assert!(!one.join("d").exists(), "it has another name");
+        assert_eq!(fs::read_to_string(one.join("e").join(&name)).unwrap(), "text");
+        fs::write(one.join("e").join("other"), "text").unwrap();
+        fs::set_permissions(two.join("e"), Permissions::from_mode(0o700 + round % 8)).unwrap();
+        assert_eq!(fs::metadata(one.join("e")).unwrap().mode(), 0o40_700 + round % 8);
+        fs::remove_file(two.join("e").join("other")).unwrap();
+        assert!(!one.join("e").join("other").exists());
+        fs::rename(one.join("e"), one.join("d")).unwrap();
+        let names = fs::read_dir(two.join("d")).unwrap().count();
+        assert_eq!(names, round as usize + 1);
+    }
+    rig.stop();
+}
+
+#[test]
+fn a_time_is_seen_before_and_after_the_data_are_written() {
+    let Some(mut rig) = Rig::start("times") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    for (round, sync) in [(1u64, false), (2, true), (3, false)] {
+        let name = format!("file{round}");
+        let mut file = File::create(one.join(&name)).unwrap();
+        file.write_all(b"text").unwrap();
+        let time = UNIX_EPOCH + Duration::from_secs(round * 1000);
+        file.set_modified(time).unwrap();
+        if sync {
+            file.sync_all().unwrap();
+        }
+        let seen = |mount: &Path| fs::metadata(mount.join(&name)).unwrap().modified().unwrap();
+        assert_eq!((seen(&one), seen(&two)), (time, time));
+        assert_eq!(fs::read(two.join(&name)).unwrap(), b"text");
+        assert_eq!((seen(&one), seen(&two)), (time, time));
+        file.write_all(b"more").unwrap();
+        assert!(seen(&two) > time + Duration::from_secs(1_000_000), "a later write has its own");
     }
     rig.stop();
 }
