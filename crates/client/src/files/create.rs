@@ -65,6 +65,7 @@ impl Context {
             _ => place.mdt,
         };
         let child = self.new_fid(mdt).await?;
+        let above = self.watched_name(parent);
         let early = self.early(mdt, &[excludes(place.fid, InodeBits::UPDATE)]).await;
         let change = self.new_record(caller, child, new);
         let group = self.group_of(parent);
@@ -91,6 +92,7 @@ impl Context {
         if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
             mount.remove_name(parent, name);
         }
+        self.look_up_again(caller, above);
         Ok(Entry { fid: body.fid, attributes: Attributes::new(&body, None) })
     }
 

@@ -88,6 +88,20 @@ impl Context {
         }
     }
 
+    /// Returns a name of a directory which somebody caches: a change in the directory gives up the lock on it.
+    pub(super) fn watched_name(&self, directory: Fid) -> Option<(Fid, Name)> {
+        let core = self.core();
+        let mount = core.mounts.get(&self.mount).filter(|mount| mount.watcher.is_some())?;
+        mount.inodes.get(&directory)?.names.first().cloned()
+    }
+
+    /// Looks up the name of a directory in which something was made: who makes more goes by it again.
+    pub(super) fn look_up_again(&self, caller: &Caller, name: Option<(Fid, Name)>) {
+        let Some((parent, name)) = name else { return };
+        let next = self.unknown_of(parent, vec![name]);
+        self.look_up_ahead(caller, parent, next);
+    }
+
     /// Waits until none of these names is looked up in advance.
     pub(crate) async fn until_looked_up(&self, parent: Fid, names: &[Name]) {
         let waiting: Vec<_> = {

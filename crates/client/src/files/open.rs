@@ -193,8 +193,12 @@ impl Context {
             Some(fid) => fid,
             None => {
                 let which = Which::Name(parent, place, name.clone());
+                let above = self.watched_name(parent);
                 match self.open(caller, which, flags, options).await? {
                     Answer::Opened(opened) => {
+                        if opened.is_new {
+                            self.look_up_again(caller, above);
+                        }
                         if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
                             mount.remove_name(parent, name);
                         }
