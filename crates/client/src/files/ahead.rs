@@ -4,6 +4,7 @@
 //! other they would wait for two round trips each: the attributes of those that follow are fetched meanwhile.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fulmar_lustre_wire::Name;
 
@@ -25,16 +26,25 @@ pub(crate) struct Ahead {
 /// The least and the most names that are asked for in advance.
 const WINDOW_MIN: usize = 32;
 pub(crate) const WINDOW_MAX: usize = 512;
+/// A directory that took so long to read is far away: the most names are asked for at once.
+const FAR: Duration = Duration::from_millis(5);
 /// How many names a program may leave out and still looks them up in their order.
 const GAP: usize = 8;
 /// How many names are remembered of a directory.
 const NAMES_MAX: usize = 1 << 16;
 
 impl Ahead {
-    /// Takes names that were read of the directory, in their order; from its beginning or not.
-    pub(crate) fn add(&mut self, names: impl Iterator<Item = Name>, is_beginning: bool) {
+    /// Takes names that were read of the directory, in their order; from its beginning or not. `taken`: how long that
+    /// took.
+    pub(crate) fn add(
+        &mut self,
+        names: impl Iterator<Item = Name>,
+        is_beginning: bool,
+        taken: Duration,
+    ) {
         if is_beginning || self.order.len() > NAMES_MAX {
-            *self = Self { window: WINDOW_MIN, ..Self::default() };
+            let window = if taken < FAR { WINDOW_MIN } else { WINDOW_MAX };
+            *self = Self { window, ..Self::default() };
         }
         // Programs leave hidden files out, and these two are never looked up.
         for name in names.filter(|name| name.as_bytes().first() != Some(&b'.')) {
@@ -81,7 +91,7 @@ mod tests {
 
     fn of(count: usize) -> Ahead {
         let mut ahead = Ahead::default();
-        ahead.add((0..count).map(name), true);
+        ahead.add((0..count).map(name), true, Duration::ZERO);
         ahead
     }
 
@@ -102,6 +112,18 @@ mod tests {
             now = now.max(answered);
         }
         assert_eq!((now, asked), (7, 999));
+    }
+
+    #[test]
+    fn far_away_many_are_asked_for_with_the_first() {
+        let mut ahead = of(1000);
+        assert_eq!(ahead.looked_up(&name(0)).len(), WINDOW_MIN);
+        ahead.add((0..1000).map(name), true, FAR);
+        assert_eq!(ahead.looked_up(&name(0)).len(), WINDOW_MAX);
+        // Who does not go on in the order gets no more than others.
+        ahead.add((0..1000).map(name), true, FAR);
+        assert_eq!(ahead.looked_up(&name(500)), []);
+        assert_eq!(ahead.looked_up(&name(501)).len(), WINDOW_MIN);
     }
 
     #[test]
@@ -130,9 +152,9 @@ mod tests {
     fn a_directory_that_is_read_again_begins_again() {
         let mut ahead = of(10);
         assert_eq!(ahead.looked_up(&name(0)).len(), 9);
-        ahead.add([name(20), Name::new(b".hidden".to_vec()).unwrap()].into_iter(), false);
+        ahead.add([name(20), Name::new(b".hidden".to_vec()).unwrap()].into_iter(), false, FAR);
         assert_eq!(ahead.looked_up(&name(1)), [name(20)]);
-        ahead.add((5..7).map(name), true);
+        ahead.add((5..7).map(name), true, Duration::ZERO);
         assert_eq!(ahead.looked_up(&name(5)), [name(6)]);
         assert_eq!(ahead.looked_up(&name(0)), []);
     }

@@ -51,6 +51,7 @@ impl Context {
         if from >= DirectoryPage::END {
             return Ok((Vec::new(), None));
         }
+        let begun = self.core().now;
         let mut seen = self.seen(&[fid]);
         let (items, next) = loop {
             let shape = self.shape(caller, fid).await?;
@@ -63,9 +64,11 @@ impl Context {
                 read => break read?,
             }
         };
-        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
+        let mut core = self.core();
+        let taken = core.now.since(begun);
+        if let Some(mount) = core.mounts.get_mut(&self.mount) {
             let names = items.iter().filter_map(|item| Name::new(item.name.clone()));
-            mount.listed(fid, names, from == 0);
+            mount.listed(fid, names, (from == 0, taken));
         }
         Ok((items, next))
     }

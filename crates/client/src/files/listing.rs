@@ -1,5 +1,7 @@
 //! The names of directories that were listed, and of which many are looked up at the same time.
 
+use std::time::Duration;
+
 use fulmar_lustre_wire::{Fid, Name};
 use futures_channel::oneshot;
 use futures_util::future::join_all;
@@ -14,12 +16,12 @@ use crate::machine::context::Context;
 const DIRECTORIES_MAX: usize = 16;
 
 impl MountState {
-    /// Takes names that were read of a directory, in their order.
+    /// Takes names that were read of a directory, in their order, and how long that took.
     pub(crate) fn listed(
         &mut self,
         fid: Fid,
         names: impl Iterator<Item = Name>,
-        is_beginning: bool,
+        (is_beginning, taken): (bool, Duration),
     ) {
         let place = self.ahead.iter().position(|(directory, _)| *directory == fid);
         let mut known = place.map(|place| self.ahead.remove(place));
@@ -27,7 +29,7 @@ impl MountState {
             self.ahead.remove(0);
         }
         let (_, ahead) = known.get_or_insert((fid, Ahead::default()));
-        ahead.add(names, is_beginning);
+        ahead.add(names, is_beginning, taken);
         self.ahead.extend(known);
     }
 
