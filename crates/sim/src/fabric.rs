@@ -7,7 +7,7 @@ use fulmar_base::{Rng, Time};
 
 use crate::lane::{Carried, Lane};
 use crate::options::{Duplex, Line, Network, Options, Topology, Trunk};
-use crate::{HostId, Port};
+use crate::{CableUse, HostId, Port};
 
 /// The number of a lane.
 pub(crate) type LaneId = u32;
@@ -211,6 +211,17 @@ impl Fabric {
         *assigned += 1;
         let backward = self.neighbours[to].get(&from)?.iter().find(|b| b.trunk == chosen.trunk)?;
         Some((chosen.lane, backward.lane))
+    }
+
+    /// Returns the traffic of the cables of a host.
+    pub(crate) fn cables(&self, host: HostId) -> impl Iterator<Item = CableUse> {
+        let plugs = self.ports.get(host.0 as usize).into_iter().flatten().flatten();
+        plugs.map(move |plug| CableUse {
+            host,
+            rate_mbps: self.lane(plug.out).line.rate_mbps,
+            sent: self.lane(plug.out).carried.bytes,
+            received: self.lane(plug.inward).carried.bytes,
+        })
     }
 
     /// Returns the traffic of each direction of each trunk; both are equal for half duplex.

@@ -35,6 +35,7 @@ mod queue;
 mod run;
 mod signal;
 mod tcp;
+mod words;
 mod workload;
 mod world;
 
@@ -45,5 +46,6 @@ pub use log::Log;
 pub use options::Options;
 pub use run::{Failure, Outcome, capture, run};
 pub use signal::Signal;
+pub use tcp::Held;
 pub use workload::{Answer, Workload};
-pub use world::{HostId, PingCorruption, Port, TcpId, World};
+pub use world::{CableUse, Flow, HostId, PingCorruption, Port, TcpId, World};

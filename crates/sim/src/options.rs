@@ -12,9 +12,12 @@ use std::time::Duration;
 use fulmar_base::{Rng, Time};
 use fulmar_lnet::RouteConfig;
 use fulmar_lnet_wire::{Net, Nid};
+use fulmar_text::duration;
 
 pub use hostile::Hostile;
-pub use network::{Control, Cut, Duplex, Line, Network, Ports, Site, Tcp, Topology, Trunk};
+pub use network::{
+    Control, Cut, Duplex, HyStart, Line, Network, Ports, Site, Tcp, Topology, Trunk,
+};
 pub use rails::{RailFaults, Rails};
 pub use selftest::Selftest;
 
@@ -108,6 +111,21 @@ impl Kind {
         Self::Ping,
         Self::Discover,
     ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Request => "request",
+            Self::Unwanted => "unwanted",
+            Self::Region => "region",
+            Self::Loopback => "loopback",
+            Self::Mutual => "mutual",
+            Self::Cancelled => "cancelled",
+            Self::Ping => "ping",
+            Self::Discover => "discover",
+        }
+    }
 }
 
 impl Mix {
@@ -186,6 +204,35 @@ impl Faults {
             self;
         let hosts = resets + crashes + partitions + pauses + slow_readers + disconnects + clocks;
         hosts + self.rails.total() == 0
+    }
+}
+
+/// The faults that there are, with their numbers.
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rails, longest, .. } = self;
+        let all = [
+            (self.resets, "resets"),
+            (self.crashes, "crashes"),
+            (self.partitions, "partitions"),
+            (self.pauses, "pauses"),
+            (self.slow_readers, "slow readers"),
+            (self.disconnects, "disconnects"),
+            (self.clocks, "drifting clocks"),
+            (rails.cuts, "links down"),
+            (rails.silent_cuts, "silent links"),
+            (rails.removals, "removals of interfaces"),
+            (rails.switches, "disabled interfaces"),
+            (rails.router_crashes, "crashes of routers"),
+            (rails.stops, "routers that stop forwarding"),
+            (rails.drains, "drained routers"),
+        ];
+        let some = all.into_iter().filter(|(count, _)| *count > 0);
+        let some: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
+        match some.is_empty() {
+            true => f.write_str("none"),
+            false => write!(f, "{}, of up to {}", some.join(", "), duration(*longest)),
+        }
     }
 }
 
@@ -346,13 +393,13 @@ impl fmt::Display for Options {
         writeln!(
             f,
             "  nodes       peer credits {}, credits {}, conns per peer {}, {} old, discovery {}, \
-             zero-copy from {:?}",
+             zero-copy from {}",
             self.peer_credits,
             self.credits,
             self.conns_per_peer,
             self.old_nodes,
             self.discovery,
-            self.zc_min_payload
+            self.zc_min_payload.map_or_else(|| "none".to_owned(), |least| least.to_string())
         )?;
         write!(
             f,
@@ -362,9 +409,9 @@ impl fmt::Display for Options {
             self.safety.as_secs()
         )?;
         for (kind, weight) in self.mix.weights.iter().filter(|(_, weight)| *weight > 0) {
-            write!(f, " {kind:?} {weight}")?;
+            write!(f, " {} {weight}", kind.name())?;
         }
-        write!(f, "\n  faults      {:?}", self.faults)?;
+        write!(f, "\n  faults      {}", self.faults)?;
         if let Some(rails) = &self.rails {
             write!(f, "\n  rails       {rails}")?;
         }
@@ -375,7 +422,7 @@ impl fmt::Display for Options {
             write!(f, "\n  selftest    {selftest}")?;
         }
         if let Some(defect) = self.defect {
-            write!(f, "\n  defect      {defect:?}")?;
+            write!(f, "\n  defect      {}", defect.name())?;
         }
         Ok(())
     }

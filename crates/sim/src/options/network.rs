@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fulmar_base::Rng;
+use fulmar_text::duration;
 
 use super::pick;
 use crate::{HostId, Port};
@@ -119,6 +120,53 @@ pub struct Tcp {
     pub mtu: u32,
     /// Initial congestion window, in packets. A very large one skips slow start.
     pub initial_window: u32,
+    /// Whether a connection that was idle starts with a small window again
+    /// (`tcp_slow_start_after_idle`).
+    pub idle_restart: bool,
+    /// What ends slow start before a loss.
+    pub hystart: HyStart,
+    /// Whether buffers begin small and grow with what the connection carries.
+    pub autotune: bool,
+    /// Whether single packets are acknowledged later.
+    pub delayed_acks: bool,
+    /// Whether a writer whose send buffer was full waits until a third of it is free.
+    pub late_writers: bool,
+}
+
+/// What ends slow start before a loss: parts of HyStart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HyStart {
+    /// Nothing.
+    Off,
+    /// Longer round trips.
+    Delay,
+    /// Acknowledgements without a gap for half of a round trip.
+    Train,
+    /// Either of them.
+    Both,
+}
+
+impl HyStart {
+    /// All values.
+    pub const ALL: [Self; 4] = [Self::Off, Self::Delay, Self::Train, Self::Both];
+
+    /// Returns its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Delay => "delay",
+            Self::Train => "train",
+            Self::Both => "both",
+        }
+    }
+
+    pub(crate) fn sees_delay(self) -> bool {
+        matches!(self, Self::Delay | Self::Both)
+    }
+
+    pub(crate) fn sees_train(self) -> bool {
+        matches!(self, Self::Train | Self::Both)
+    }
 }
 
 /// A congestion control.
@@ -130,6 +178,17 @@ pub enum Control {
     Cubic,
     /// Paced at the measured bottleneck rate; ignores single losses.
     Bbr,
+}
+
+impl Control {
+    /// Returns the name that Linux uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 /// How streams are cut into bursts.
@@ -179,7 +238,8 @@ impl Tcp {
     }
 }
 
-/// The defaults of Linux on Ethernet: 6 MiB receive and 4 MiB send buffer, CUBIC, ten packets.
+/// The laws of TCP with the defaults of Linux on Ethernet: 6 MiB receive and 4 MiB send buffer, CUBIC,
+/// ten packets. What Linux does beyond them is off; see [`Tcp::linux`].
 impl Default for Tcp {
     fn default() -> Self {
         Self {
@@ -188,11 +248,29 @@ impl Default for Tcp {
             congestion: Control::Cubic,
             mtu: 1500,
             initial_window: 10,
+            idle_restart: false,
+            hystart: HyStart::Delay,
+            autotune: false,
+            delayed_acks: false,
+            late_writers: false,
         }
     }
 }
 
 impl Tcp {
+    /// Returns what a host of Linux does without settings. Half of a receive buffer is window.
+    pub fn linux() -> Self {
+        Self {
+            read_buffer: 3 << 20,
+            idle_restart: true,
+            hystart: HyStart::Both,
+            autotune: true,
+            delayed_acks: true,
+            late_writers: true,
+            ..Self::default()
+        }
+    }
+
     /// Returns the same with both buffers of this size.
     pub fn with_buffers(self, bytes: u64) -> Self {
         Self { read_buffer: bytes, write_buffer: bytes, ..self }
@@ -326,7 +404,8 @@ impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.topology {
             Topology::Mesh { cable, delay_min, delay_max } => {
-                write!(f, "{cable}, between two nodes {delay_min:?} to {delay_max:?}")?;
+                let (least, most) = (duration(*delay_min), duration(*delay_max));
+                write!(f, "{cable}, between two nodes {least} to {most}")?;
             }
             Topology::Sites { sites, trunks } => {
                 write!(f, "{} sites", sites.len())?;
@@ -339,12 +418,16 @@ impl fmt::Display for Network {
                 }
             }
         }
-        let Tcp { read_buffer, write_buffer, congestion, mtu, initial_window } = &self.tcp;
+        let Tcp { read_buffer, write_buffer, congestion, mtu, initial_window, .. } = &self.tcp;
         write!(
             f,
-            ", {congestion:?}, buffers {read_buffer} and {write_buffer}, MTU {mtu}, initial \
-             window {initial_window}, cut {:?}",
-            self.cut
+            ", {}, buffers {read_buffer} and {write_buffer}, MTU {mtu}, initial window \
+             {initial_window}, {}",
+            congestion.name(),
+            match self.cut {
+                Cut::Whole => "not cut".to_owned(),
+                Cut::Pieces(most) => format!("cut into pieces of up to {most}"),
+            }
         )
     }
 }
@@ -352,7 +435,8 @@ impl fmt::Display for Network {
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rate_mbps, delay, jitter, loss_ppb, queue, duplex } = self;
-        write!(f, "{rate_mbps} Mbit/s, delay {delay:?}, jitter {jitter:?}")?;
+        let (delay, jitter) = (duration(*delay), duration(*jitter));
+        write!(f, "{rate_mbps} Mbit/s, delay {delay}, jitter {jitter}")?;
         if *loss_ppb > 0 {
             write!(f, ", loss {loss_ppb} ppb")?;
         }

@@ -266,10 +266,17 @@ impl Mix {
 
 impl fmt::Display for Rails {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.interfaces)?;
+        write!(f, "networks of the interfaces of each node")?;
+        for (host, nets) in self.interfaces.iter().enumerate() {
+            let nets: Vec<String> = nets.iter().map(u16::to_string).collect();
+            write!(f, "{} n{host} {}", if host == 0 { ":" } else { "," }, nets.join(" "))?;
+        }
         if !self.routers.is_empty() {
             let RoutingConfig { buffers, peer_buffer_credits, .. } = self.routing;
-            write!(f, ", routers {:?}, {buffers:?}", self.routers)?;
+            let routers: Vec<String> = self.routers.iter().map(HostId::to_string).collect();
+            let RouterBuffers { tiny, small, large } = buffers;
+            write!(f, "; routers {}", routers.join(" "))?;
+            write!(f, ", {tiny} tiny, {small} small, {large} large buffers")?;
             write!(f, ", peer buffer credits {peer_buffer_credits}")?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
 use fulmar_selftest::Config as SelftestConfig;
+use fulmar_text::duration;
 
 use super::{Cut, Options, pick};
 
@@ -63,8 +64,10 @@ impl fmt::Display for Selftest {
         let SelftestConfig { rpc_timeout, session_timeout, inject_errors, .. } = config;
         write!(
             f,
-            "{administrators} consoles, RPC timeout {rpc_timeout:?}, session timeout \
-             {session_timeout:?}, {inject_errors} injected errors, endless {endless}"
+            "{administrators} consoles, RPC timeout {}, session timeout {}, {inject_errors} injected \
+             errors, endless {endless}",
+            duration(*rpc_timeout),
+            duration(*session_timeout)
         )
     }
 }

@@ -7,17 +7,21 @@
 //!                      +-> handle_sent      room again <-- acknowledgement <-+-> window
 //! ```
 //!
-//! Not modelled, because it matters little on long links: delayed acknowledgements and their
-//! bandwidth, Nagle's algorithm, buffer autotuning, and ECN. Every arrival is acknowledged, and
-//! packets of a connection are never reordered, so that losses are detected without a reordering
-//! window. An idle connection keeps its window: hosts are assumed to have
-//! `tcp_slow_start_after_idle=0`, as `fulmar tune` advises.
+//! Options of [`Tcp`](crate::options::Tcp), as Linux has them without settings: a smaller window after an
+//! idle time, HyStart, buffers that grow, and delayed acknowledgements. Not modelled, because it
+//! matters little on long links: the bandwidth of acknowledgements, Nagle's algorithm, and ECN.
+//! Packets of a connection are never reordered, so that losses are detected without a reordering
+//! window.
 //!
 //! Bytes are in the write buffer from when the socket takes them until they are acknowledged, and
 //! in the read buffer until the node reads them.
 
+mod autotune;
 mod congestion;
+mod delay;
+mod held;
 mod receiver;
+mod round_trip;
 mod sender;
 mod stream;
 
@@ -27,6 +31,8 @@ use fulmar_base::{ConnId, Span, Time};
 
 use crate::{HostId, Port};
 
+pub(crate) use delay::LONGEST as ACK_DELAY;
+pub use held::Held;
 pub(crate) use sender::Ack;
 pub(crate) use stream::Stream;
 

@@ -2,6 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
+
+use fulmar_base::Time;
+
+use super::autotune::ReceiveBuffer;
+use crate::options::Tcp;
 
 /// The receiving half of a stream.
 #[derive(Debug)]
@@ -14,13 +20,16 @@ pub(crate) struct Receiver {
     read: u64,
     /// The end of the window that was advertised to the peer.
     advertised: u64,
-    buffer: u64,
+    buffer: ReceiveBuffer,
     segment: u64,
 }
 
 impl Receiver {
-    pub(crate) fn new(buffer: u64, segment: u64) -> Self {
-        Self { next: 0, beyond: BTreeMap::new(), read: 0, advertised: buffer, buffer, segment }
+    pub(crate) fn new(tcp: &Tcp) -> Self {
+        let segment = tcp.segment();
+        let buffer = ReceiveBuffer::new(tcp.read_buffer, segment, tcp.autotune);
+        let advertised = buffer.window();
+        Self { next: 0, beyond: BTreeMap::new(), read: 0, advertised, buffer, segment }
     }
 
     /// Handles received bytes, and returns how many more can be read now.
@@ -50,9 +59,15 @@ impl Receiver {
         self.beyond.insert(start, end);
     }
 
-    /// Notes that bytes were read.
-    pub(crate) fn handle_read(&mut self, len: u64) {
+    /// Notes that bytes were read. The round trip is zero while it is unknown.
+    pub(crate) fn handle_read(&mut self, now: Time, len: u64, round_trip: Duration) {
         self.read += len;
+        self.buffer.handle_read(now, len, round_trip);
+    }
+
+    /// Returns whether bytes before received ones are missing.
+    pub(crate) fn has_gap(&self) -> bool {
+        !self.beyond.is_empty()
     }
 
     /// Returns the first missing byte.
@@ -62,14 +77,15 @@ impl Receiver {
 
     /// Returns the end of the window, which is advertised to the peer next.
     pub(crate) fn advertise_edge(&mut self) -> u64 {
-        self.advertised = self.read + self.buffer;
+        self.advertised = self.read + self.buffer.window();
         self.advertised
     }
 
     /// Returns whether the window has grown enough for an update to the peer.
     pub(crate) fn should_advertise(&self) -> bool {
-        let more = self.read + self.buffer - self.advertised;
-        more > 0 && more >= (2 * self.segment).min(self.buffer.div_ceil(2))
+        let window = self.buffer.window();
+        let more = self.read + window - self.advertised;
+        more > 0 && more >= (2 * self.segment).min(window.div_ceil(2))
     }
 }
 
@@ -77,9 +93,14 @@ impl Receiver {
 mod tests {
     use super::*;
 
+    fn receiver() -> Receiver {
+        let tcp = Tcp { mtu: 152, ..Tcp::default() };
+        Receiver::new(&tcp.with_buffers(1_000))
+    }
+
     #[test]
     fn out_of_order_bytes_are_kept_until_the_gap_is_filled() {
-        let mut receiver = Receiver::new(1_000, 100);
+        let mut receiver = receiver();
         assert_eq!(receiver.handle_bytes(0..10), 10);
         assert_eq!(receiver.handle_bytes(20..30), 0);
         assert_eq!(receiver.handle_bytes(40..50), 0);
@@ -92,11 +113,11 @@ mod tests {
 
     #[test]
     fn the_window_is_advertised_when_it_has_grown_enough() {
-        let mut receiver = Receiver::new(1_000, 100);
+        let mut receiver = receiver();
         receiver.handle_bytes(0..500);
-        receiver.handle_read(100);
+        receiver.handle_read(Time::ZERO, 100, Duration::ZERO);
         assert!(!receiver.should_advertise());
-        receiver.handle_read(100);
+        receiver.handle_read(Time::ZERO, 100, Duration::ZERO);
         assert!(receiver.should_advertise());
         assert_eq!(receiver.advertise_edge(), 1_200);
         assert!(!receiver.should_advertise());

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use fulmar_base::Time;
 
+use super::autotune::{self, ReceiveBuffer};
 use super::congestion::{Congestion, Sample};
+use super::round_trip::RoundTrip;
 use crate::options::Tcp;
 
 /// The sending half of a stream.
@@ -25,6 +27,14 @@ pub(crate) struct Sender {
     /// The longest burst for the path, in bytes.
     burst_max: u64,
     buffer: u64,
+    /// Whether the buffer grows with the congestion window.
+    autotune: bool,
+    /// Whether an idle time shrinks the congestion window.
+    idle_restart: bool,
+    /// Whether the peer may acknowledge later.
+    delayed_acks: bool,
+    /// The time of the last transmission.
+    sent_at: Time,
     /// The first byte that was never sent.
     next: u64,
     /// All bytes before this one have arrived.
@@ -76,13 +86,8 @@ pub(crate) struct Ack {
     pub(crate) upto: u64,
     /// The end of the window.
     pub(crate) edge: u64,
-}
-
-/// The round-trip estimator (RFC 6298).
-#[derive(Debug, Default)]
-struct RoundTrip {
-    smooth: Option<Duration>,
-    variation: Duration,
+    /// The time between the arrivals of the first and the last byte of the transmission.
+    pub(crate) spread: Duration,
 }
 
 /// The retransmission timer.
@@ -105,14 +110,18 @@ impl Sender {
             segment,
             burst_max: burst_max.clamp(segment, BURST_MAX),
             buffer: tcp.write_buffer,
+            sent_at: Time::ZERO,
             next: 0,
             acked: 0,
-            edge: tcp.read_buffer,
+            autotune: tcp.autotune,
+            idle_restart: tcp.idle_restart,
+            delayed_acks: tcp.delayed_acks,
+            edge: ReceiveBuffer::new(tcp.read_buffer, segment, tcp.autotune).window(),
             flight: VecDeque::new(),
             first: 0,
             in_flight: 0,
             lost: VecDeque::new(),
-            congestion: Congestion::new(tcp.congestion, segment, tcp.initial_window),
+            congestion: Congestion::new(tcp),
             round_trip: RoundTrip::default(),
             delivered: 0,
             recovery: 0,
@@ -127,7 +136,49 @@ impl Sender {
     /// Returns the free space of the write buffer after the socket has taken `taken` bytes in
     /// total.
     pub(crate) fn room(&self, taken: u64) -> u64 {
-        (self.acked + self.buffer).saturating_sub(taken)
+        (self.acked + self.write_buffer()).saturating_sub(taken)
+    }
+
+    /// Returns whether more than two thirds of the write buffer are in use.
+    pub(crate) fn is_mostly_full(&self, taken: u64) -> bool {
+        3 * taken.saturating_sub(self.acked) > 2 * self.write_buffer()
+    }
+
+    fn write_buffer(&self) -> u64 {
+        match self.autotune {
+            true => autotune::send_buffer(self.buffer, self.window()),
+            false => self.buffer,
+        }
+    }
+
+    /// Returns the congestion window.
+    pub(crate) fn window(&self) -> u64 {
+        self.congestion.window()
+    }
+
+    /// Returns the window of the receiver.
+    pub(crate) fn receive_window(&self) -> u64 {
+        self.edge.saturating_sub(self.acked)
+    }
+
+    /// Returns how many new bytes the receiver has room for.
+    pub(super) fn receiver_room(&self) -> u64 {
+        self.edge.saturating_sub(self.next)
+    }
+
+    /// Returns the bytes that are not acknowledged.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Returns the bytes that were acknowledged.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Returns the length of the first range that is to be retransmitted.
+    pub(super) fn missing(&self) -> u64 {
+        self.lost.front().map_or(0, |lost| lost.end - lost.start)
     }
 
     /// Returns the first byte that was never sent.
@@ -156,6 +207,7 @@ impl Sender {
 
     /// Returns the next burst and its number; one with new data has at most `limit` bytes.
     pub(crate) fn burst(&mut self, now: Time, taken: u64, limit: u64) -> Option<(u64, Range<u64>)> {
+        self.notice_idle(now);
         let allowed = self.allowed(taken);
         if allowed == 0 {
             return None;
@@ -179,12 +231,24 @@ impl Sender {
         Some((self.send(now, bytes.clone()), bytes))
     }
 
+    /// Shrinks the congestion window if nothing was sent for longer than the retransmission timeout.
+    fn notice_idle(&mut self, now: Time) {
+        let is_idle = self.idle_restart && self.in_flight == 0 && self.lost.is_empty();
+        let (idle, timeout) = (now.since(self.sent_at), self.round_trip.timeout(0));
+        if is_idle && self.next > 0 && idle > timeout {
+            let timeouts = (idle.as_nanos() / timeout.as_nanos().max(1)) as u32;
+            self.congestion.handle_idle(idle, timeouts);
+            self.sent_at = now;
+        }
+    }
+
     fn send(&mut self, now: Time, bytes: Range<u64>) -> u64 {
         let len = bytes.end - bytes.start;
         if let Some(rate) = self.congestion.pacing() {
             let takes = Duration::from_nanos(((len as f64 / rate as f64) * 1e9) as u64);
             self.paced_until = self.paced_until.max(now) + takes;
         }
+        self.sent_at = now;
         let number = self.first + self.flight.len() as u64;
         self.flight.push_back(Sent { bytes, at: now, delivered: self.delivered });
         self.in_flight += len;
@@ -216,7 +280,7 @@ impl Sender {
     }
 
     /// Returns the longest burst, by the window, the path and the pace.
-    fn longest(&self, window: u64) -> u64 {
+    pub(super) fn longest(&self, window: u64) -> u64 {
         let window = window.min(self.buffer).min(self.edge.saturating_sub(self.acked));
         let mut longest = (window / PARTS).max(SMALL.min(window / 2)).min(self.burst_max);
         if let Some(rate) = self.congestion.pacing() {
@@ -298,6 +362,7 @@ impl Sender {
             rate: ((self.delivered - sent.delivered) as f64 / seconds) as u64,
             limited: ack.number <= self.held_back,
             new_round,
+            spread: ack.spread,
         };
         if acked > 0 {
             self.congestion.handle_ack(now, sample);
@@ -391,11 +456,25 @@ impl Sender {
     fn arm(&mut self, now: Time) {
         let wait = match self.round_trip.smooth {
             Some(smooth) if !self.timer.probed && self.timer.timeouts == 0 => {
-                smooth * 2 + PROBE_LATER
+                smooth * 2 + self.probe_later()
             }
             _ => self.round_trip.timeout(self.timer.timeouts),
         };
         self.timer.deadline = Some(now + wait);
+    }
+
+    /// Returns how much later than two round trips a tail loss is probed. The acknowledgement of a
+    /// single packet may be delayed.
+    fn probe_later(&self) -> Duration {
+        match self.delayed_acks && self.flight.len() == 1 && self.in_flight <= self.segment {
+            true => ACK_LATER,
+            false => PROBE_LATER,
+        }
+    }
+
+    /// Returns the smoothed round trip, once known.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.smooth
     }
 
     /// Returns the time since the last acknowledgement, if data in flight have timed out.
@@ -418,27 +497,6 @@ impl Sender {
     }
 }
 
-impl RoundTrip {
-    fn observe(&mut self, rtt: Duration) {
-        match &mut self.smooth {
-            None => (self.smooth, self.variation) = (Some(rtt), rtt / 2),
-            Some(smooth) => {
-                self.variation = (self.variation * 3 + rtt.abs_diff(*smooth)) / 4;
-                *smooth = (*smooth * 7 + rtt) / 8;
-            }
-        }
-    }
-
-    /// Returns the retransmission timeout after `vain` consecutive timeouts.
-    fn timeout(&self, timeouts: u32) -> Duration {
-        let first = match self.smooth {
-            Some(smooth) => smooth + (self.variation * 4).max(TIMEOUT_MIN),
-            None => TIMEOUT_FIRST,
-        };
-        (first * 2_u32.saturating_pow(timeouts.min(8))).min(TIMEOUT_MAX.max(first))
-    }
-}
-
 /// A burst is at most this fraction of the window, so that acknowledgements are frequent enough.
 const PARTS: u64 = 8;
 /// A burst of up to so many bytes may be half of the window.
@@ -449,12 +507,8 @@ const BURST_MAX: u64 = 1 << 20;
 const PACED_BY: u64 = 1_000;
 /// A tail loss probe is sent after two round trips and this time.
 const PROBE_LATER: Duration = Duration::from_millis(10);
-/// The least difference between the timeout and the round trip, as in Linux.
-const TIMEOUT_MIN: Duration = Duration::from_millis(200);
-/// The timeout before the first measurement of a round trip.
-const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
-/// The maximum that Fulmar sets on its sockets.
-const TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// The same if its acknowledgement may be delayed.
+const ACK_LATER: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 #[path = "sender_tests.rs"]

@@ -16,7 +16,7 @@ fn send_all(sender: &mut Sender, now: Time, taken: u64) -> Vec<(u64, Range<u64>)
 }
 
 fn ack(number: u64, upto: u64) -> Ack {
-    Ack { number, holes: Vec::new(), upto, edge: upto + PLENTY }
+    Ack { number, upto, edge: upto + PLENTY, ..Ack::default() }
 }
 
 fn at(ms: u64) -> Time {
@@ -118,4 +118,36 @@ fn acknowledged_bytes_free_the_write_buffer() {
     send_all(&mut sender, at(0), 10_000);
     sender.handle_ack(at(10), &ack(0, 4_000), 10_000);
     assert_eq!(sender.room(10_000), 4_000);
+}
+
+#[test]
+fn a_sender_that_was_idle_starts_with_a_smaller_window() {
+    for idle_restart in [true, false] {
+        let tcp = Tcp { congestion: Control::Reno, idle_restart, ..Tcp::default() };
+        let mut sender = Sender::new(&tcp.with_buffers(PLENTY), 0);
+        let taken = 10 * SEGMENT;
+        for (number, (_, bytes)) in send_all(&mut sender, at(0), taken).into_iter().enumerate() {
+            sender.handle_ack(at(50), &ack(number as u64, bytes.end), taken);
+        }
+        assert_eq!(sender.window(), 20 * SEGMENT);
+        let soon = send_all(&mut sender, at(200), taken + SEGMENT);
+        assert_eq!((soon.len(), sender.window()), (1, 20 * SEGMENT), "within a timeout");
+        sender.handle_ack(at(250), &ack(10, 11 * SEGMENT), taken + SEGMENT);
+        let sent = send_all(&mut sender, at(5_000), PLENTY);
+        let most = if idle_restart { 10 } else { 20 };
+        assert!((most..most + 2).contains(&(sent.len() as u64)), "{idle_restart}: {}", sent.len());
+    }
+}
+
+#[test]
+fn the_acknowledgement_of_a_single_packet_may_be_late() {
+    let tcp = Tcp { delayed_acks: true, ..Tcp::default() };
+    let mut sender = Sender::new(&tcp, 0);
+    send_all(&mut sender, at(0), SEGMENT);
+    sender.handle_ack(at(50), &ack(0, SEGMENT), SEGMENT);
+    send_all(&mut sender, at(50), 2 * SEGMENT);
+    assert_eq!(sender.timeout(), Some(at(50 + 100 + 200)));
+    send_all(&mut sender, at(60), 4 * SEGMENT);
+    sender.handle_ack(at(100), &ack(1, 2 * SEGMENT), 4 * SEGMENT);
+    assert_eq!(sender.timeout(), Some(at(100 + 100 + 10)));
 }

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use fulmar_base::{BufferId, Payload, Span, Time};
 
 use super::Segment;
+use super::delay::AckDelay;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use crate::fabric::Path;
 use crate::options::Tcp;
+use crate::world::BurstId;
 
 /// One direction of a connection.
 #[derive(Debug)]
@@ -22,6 +24,9 @@ pub(crate) struct Stream {
     unsent: VecDeque<Chunk>,
     /// Bytes that the socket has taken; a FIN counts as one.
     taken: u64,
+    /// Whether a writer that found the socket full waits until a third of its buffer is free.
+    late_writer: bool,
+    was_full: bool,
     /// Data that the socket has taken and that have not arrived in order yet.
     content: VecDeque<Segment>,
     /// The lengths of the parts of the content that were never transmitted, and whether they are
@@ -36,6 +41,11 @@ pub(crate) struct Stream {
     pub(crate) is_queued: bool,
     /// Number of pending acknowledgements of the reader.
     pub(crate) acks_due: u32,
+    /// When the reader acknowledges.
+    pub(crate) ack_delay: AckDelay,
+    /// The bursts whose acknowledgements are delayed, and when that ends.
+    pub(crate) delayed: Vec<BurstId>,
+    pub(crate) delayed_until: Option<Time>,
     /// Whether a pacing event is scheduled.
     pub(crate) is_paced: bool,
     /// The time of the current timer event; others are stale.
@@ -70,14 +80,19 @@ impl Stream {
         Self {
             unsent: VecDeque::new(),
             taken: 0,
+            late_writer: tcp.late_writers,
+            was_full: false,
             content: VecDeque::new(),
             untransmitted: VecDeque::new(),
             sender: Sender::new(tcp, burst_max),
-            receiver: Receiver::new(tcp.read_buffer, tcp.segment()),
+            receiver: Receiver::new(tcp),
             inbox: VecDeque::new(),
             path,
             is_queued: false,
             acks_due: 0,
+            ack_delay: AckDelay::new(tcp.delayed_acks, tcp.segment()),
+            delayed: Vec::new(),
+            delayed_until: None,
             is_paced: false,
             armed: None,
             last_tail: Time::ZERO,
@@ -142,9 +157,14 @@ impl Stream {
     /// completed messages.
     pub(crate) fn take(&mut self) -> (u64, u32) {
         let (mut len, mut messages) = (0, 0);
+        if self.was_full && self.sender.is_mostly_full(self.taken) {
+            return (0, 0);
+        }
+        self.was_full = false;
         while let Some(chunk) = self.unsent.front_mut() {
             let room = self.sender.room(self.taken);
             if room == 0 {
+                self.was_full = self.late_writer;
                 break;
             }
             let (segment, over) = chunk.take(room);
@@ -316,6 +336,18 @@ mod tests {
         stream.sender.handle_room(Time(1), 18, 100);
         assert_eq!(stream.take(), (6, 1));
         assert!(!stream.has_unsent());
+    }
+
+    #[test]
+    fn a_late_writer_waits_until_a_third_of_the_buffer_is_free() {
+        let tcp = Tcp { late_writers: true, ..Tcp::default() };
+        let mut stream = Stream::new(&tcp.with_buffers(9), None);
+        stream.write(vec![7; 30], Payload::Empty, true, None);
+        assert_eq!(stream.take(), (9, 0));
+        stream.sender.handle_room(Time(1), 2, 100);
+        assert_eq!(stream.take(), (0, 0));
+        stream.sender.handle_room(Time(1), 3, 100);
+        assert_eq!(stream.take(), (3, 0));
     }
 
     #[test]

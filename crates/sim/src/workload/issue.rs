@@ -10,6 +10,7 @@ use super::{Plan, REGION_LEN, REQUEST_MAX, Workload, one_sender, portals};
 use crate::HostId;
 use crate::check::ledger::{Action, Expect, Ledger, MdKey, Operation, Seen};
 use crate::options::{Kind, pick};
+use crate::words;
 use crate::world::World;
 
 /// The target of an operation.
@@ -355,7 +356,12 @@ impl Workload {
         world.note(
             from,
             &format!("op{number}"),
-            format_args!("{action:?} {len} to {host} portal {portal} md{} {expect:?}", id.0),
+            format_args!(
+                "{} {len} to {host} portal {portal} md{} {}",
+                words::action(action),
+                id.0,
+                words::expected(expect)
+            ),
         );
         let local = Span { buffer: md.buffer, offset: md.offset, len };
         let loopback = from == host;

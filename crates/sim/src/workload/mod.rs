@@ -14,6 +14,7 @@ use crate::HostId;
 use crate::check::ledger::{Ledger, MdKey};
 use crate::options::{Kind, Options, pick};
 use crate::queue::Queue;
+use crate::words;
 use crate::world::World;
 
 /// The portals of the different kinds of MDs.
@@ -174,7 +175,11 @@ impl Workload {
             record.unlink_asked = true;
         }
         let result = world.application(key.host, |service| service.md_unlink(key.md));
-        world.note(key.host, &format!("md{}", key.md.0), format_args!("unlink {result:?}"));
+        world.note(
+            key.host,
+            &format!("md{}", key.md.0),
+            format_args!("unlink: {}", words::done(result.as_ref())),
+        );
     }
 
     fn post_request_buffer(&mut self, world: &mut World, ledger: &mut Ledger, host: HostId) {

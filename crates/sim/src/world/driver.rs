@@ -18,6 +18,7 @@ use super::host::SELFTEST;
 use super::{ArmedDefect, HostId, HostTask, ScheduledEvent, World};
 use crate::options::Defect;
 use crate::signal::Signal;
+use crate::words;
 
 impl World {
     /// Executes all outputs of a node and its services, and arms its timer.
@@ -77,7 +78,7 @@ impl World {
             }
             HostRequest::Answer { command, answer } => {
                 let subject = format!("c{}", command.0);
-                self.log.line(self.now, host, subject, format_args!("{answer:?}"));
+                self.log.line(self.now, host, subject, format_args!("{}", words::answer(&answer)));
                 self.signals.push_back(Signal::Commanded { host, command, answer });
             }
             HostRequest::Notice(notice) => {
@@ -200,7 +201,9 @@ impl World {
             host,
             format!("md{}", md.0),
             format_args!(
-                "event {kind:?} {status:?} {mlength}/{rlength}{}",
+                "event {}{} {mlength}/{rlength}{}",
+                words::kind(kind),
+                words::status(status),
                 if unlinked { " unlinked" } else { "" }
             ),
         );

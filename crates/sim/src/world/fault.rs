@@ -6,6 +6,7 @@ use super::network::Last;
 use super::{HostId, Port, TcpId, World};
 use crate::signal::Signal;
 use crate::tcp::{EndState, Side};
+use crate::words;
 
 impl World {
     /// Resets the connections between two hosts, as a restarted firewall does. With `lossy` the
@@ -82,7 +83,7 @@ impl World {
 
     /// Pauses a host.
     pub fn pause(&mut self, host: HostId, duration: Duration) {
-        self.note(host, "-", format_args!("FAULT pause {duration:?}"));
+        self.note(host, "-", format_args!("FAULT pause {}", words::time(Some(duration))));
         let until = self.now + duration;
         let this = self.host_mut(host);
         this.paused_until = this.paused_until.max(until);
@@ -90,7 +91,7 @@ impl World {
 
     /// Makes a host read one segment of each connection per `pause`; `None` ends that.
     pub(crate) fn slow_reader(&mut self, host: HostId, pause: Option<Duration>) {
-        self.note(host, "-", format_args!("FAULT slow reader: {pause:?}"));
+        self.note(host, "-", format_args!("FAULT slow reader: {}", words::time(pause)));
         self.host_mut(host).read_pause = pause;
     }
 

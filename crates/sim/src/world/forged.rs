@@ -9,6 +9,7 @@ use fulmar_wire::Order;
 
 use super::{HostId, World};
 use crate::tcp::{EndState, Segment};
+use crate::words;
 
 /// A way to corrupt ping info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,16 @@ impl PingCorruption {
     /// All corruptions.
     pub const ALL: [Self; 4] = [Self::Magic, Self::NoStatus, Self::NoEntries, Self::NoLoopback];
 
+    /// Returns what is wrong, for the log.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Magic => "a wrong magic number",
+            Self::NoStatus => "no NI status",
+            Self::NoEntries => "no entries",
+            Self::NoLoopback => "no loopback",
+        }
+    }
+
     /// Corrupts encoded ping info.
     fn apply(self, bytes: &mut [u8]) {
         let field = match self {
@@ -44,7 +55,7 @@ impl PingCorruption {
 impl World {
     /// Corrupts the next reply of a node to a ping.
     pub fn corrupt_ping(&mut self, host: HostId, corruption: PingCorruption) {
-        self.note(host, "-", format_args!("FAULT corrupt ping: {corruption:?}"));
+        self.note(host, "-", format_args!("FAULT corrupt ping: {}", corruption.name()));
         self.host_mut(host).ping_corruption = Some(corruption);
     }
 
@@ -82,7 +93,11 @@ impl World {
             })
         });
         let Some(&(tcp, side)) = found else { return false };
-        self.note(host, &peer.to_string(), format_args!("FAULT forged message {header:?}"));
+        self.note(
+            host,
+            &peer.to_string(),
+            format_args!("FAULT forged message: {}", words::header(header)),
+        );
         let mut bytes = Vec::new();
         FrameHeader::lnet().encode(Order::Little, &mut bytes);
         header.encode(HeaderForm::Small, &mut bytes);

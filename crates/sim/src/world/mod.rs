@@ -10,6 +10,7 @@
 mod defect;
 mod driver;
 mod fault;
+mod flows;
 mod forged;
 mod host;
 mod hostile;
@@ -31,6 +32,7 @@ use fulmar_node::{Admin, Node, ServiceHandle};
 use fulmar_selftest::console::Keyed;
 use fulmar_selftest::{CommandId, Selftest, SelftestService};
 
+pub use flows::{CableUse, Flow};
 pub use forged::PingCorruption;
 pub use host::{HostId, Port};
 
@@ -42,10 +44,12 @@ use crate::options::Options;
 use crate::queue::Queue;
 use crate::signal::Signal;
 use crate::tcp::{Connection, Side};
+use crate::words;
 use defect::ArmedDefect;
 use host::{Host, Link};
 use memory::Memory;
-use transfer::{BurstId, Bursts};
+pub(crate) use transfer::BurstId;
+use transfer::Bursts;
 
 /// A TCP connection of the simulated network; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +114,8 @@ enum ScheduledEvent {
     Pace { tcp: TcpId, writer: Side },
     /// The retransmission timer of a stream expires.
     RetransmitTimer { tcp: TcpId, writer: Side, at: Time },
+    /// The delay of acknowledgements of a stream is over.
+    LateAck { tcp: TcpId, writer: Side },
     /// A hostile host acts.
     Hostile(HostId),
     /// A host runs a delayed task.
@@ -209,7 +215,7 @@ impl World {
     }
 
     /// Returns the host of a NID.
-    pub(crate) fn host_of(&self, nid: Nid) -> Option<HostId> {
+    pub fn host_of(&self, nid: Nid) -> Option<HostId> {
         self.port_of(nid).map(|port| port.host)
     }
 
@@ -284,7 +290,7 @@ impl World {
     /// EOPNOTSUPP if it has none.
     pub fn command(&mut self, host: HostId, command: Keyed) -> Option<Result<CommandId, Errno>> {
         let (time, now) = (self.now, self.shown(host));
-        let text = format!("{:?}", command.command);
+        let text = words::command(&command.command);
         let this = self.host_mut(host);
         let own = this.node.as_ref()?.lnet().first_small_nid();
         let selftest = this.selftest.as_mut().ok_or(Errno::EOPNOTSUPP);
@@ -364,6 +370,7 @@ impl World {
             ScheduledEvent::RetransmitTimer { tcp, writer, at } => {
                 self.retransmit_timer(tcp, writer, at)
             }
+            ScheduledEvent::LateAck { tcp, writer } => self.late_ack(tcp, writer),
             ScheduledEvent::Hostile(host) => self.act_hostile(host),
             ScheduledEvent::Task(task) => self.tasks.push_back(task),
         }

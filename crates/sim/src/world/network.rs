@@ -12,6 +12,7 @@ use crate::fabric::Path;
 use crate::options::Defect;
 use crate::signal::Signal;
 use crate::tcp::{Connection, End, EndState, Segment, Side, Stream};
+use crate::words;
 
 impl World {
     /// Returns whether all packets of a connection are dropped.
@@ -174,7 +175,7 @@ impl World {
                 Err(_) => capture.refuse(now, ends),
             }
         }
-        self.log.line(now, host, tcp, format_args!("dialled {result:?}"));
+        self.log.line(now, host, tcp, format_args!("{}", words::dialled(&result)));
         let shown = self.shown(host);
         if let Some(node) = &mut self.host_mut(host).node {
             node.handle_dialled(shown, id, result.map(|()| addr));
@@ -222,7 +223,7 @@ impl World {
         let host = end.host;
         let unreported = std::mem::take(&mut end.unreported);
         end.stream.forget_unsent();
-        self.log.line(now, host, tcp, format_args!("closed {how:?}"));
+        self.log.line(now, host, tcp, format_args!("{}", words::closed(how)));
         // After the end of the stream or an error, nothing more is written either.
         let gives_up = how == Closed::WriteError(Errno::ETIMEDOUT);
         self.hang_up(tcp, side, if gives_up { Last::Reset } else { Last::Fin });

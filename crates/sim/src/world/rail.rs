@@ -4,6 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lnet::Forwarding;
 
 use super::{HostId, Port, World};
+use crate::words;
 
 impl World {
     /// Cuts the link of an interface. With `reported` its node is notified; without, packets are
@@ -54,7 +55,11 @@ impl World {
         let (now, nid) = (self.shown(port.host), self.nid_of(port));
         let Some(node) = &mut self.host_mut(port.host).node else { return };
         let removed = node.admin(now).remove_ni(nid);
-        self.note(port.host, &port.to_string(), format_args!("FAULT remove {nid} {removed:?}"));
+        self.note(
+            port.host,
+            &port.to_string(),
+            format_args!("FAULT remove {nid}: {}", words::done(Some(&removed))),
+        );
         self.link_mut(port).removed = true;
         self.drain(port.host);
         if removed.is_err() {
@@ -72,7 +77,11 @@ impl World {
         let (now, ni) = (self.shown(port.host), self.ni_config(port, incarnation));
         let Some(node) = &mut self.host_mut(port.host).node else { return };
         let added = node.admin(now).add_ni(ni);
-        self.note(port.host, &port.to_string(), format_args!("FAULT add again {added:?}"));
+        self.note(
+            port.host,
+            &port.to_string(),
+            format_args!("FAULT add again: {}", words::done(Some(&added))),
+        );
         if added.is_err() {
             self.broken(port.host, format!("{port} cannot be added: {added:?}"));
         }
@@ -89,14 +98,30 @@ impl World {
         let nid = self.nid_of(port);
         let done = self.admin(port.host, |admin| admin.set_ni_enabled(nid, enabled));
         let subject = port.to_string();
-        self.note(port.host, &subject, format_args!("FAULT enabled {enabled} {done:?}"));
+        self.note(
+            port.host,
+            &subject,
+            format_args!(
+                "FAULT {}: {}",
+                if enabled { "enable" } else { "disable" },
+                words::done(done.as_ref())
+            ),
+        );
     }
 
     /// Sets the forwarding state of a router, as an administrator would. Returns the result, unless
     /// the node is down.
     pub fn set_forwarding(&mut self, host: HostId, word: Forwarding) -> Option<Result<(), Errno>> {
         let done = self.admin(host, |admin| admin.set_forwarding(word));
-        self.note(host, "-", format_args!("FAULT forwarding {word:?} {done:?}"));
+        self.note(
+            host,
+            "-",
+            format_args!(
+                "FAULT forwarding: {}: {}",
+                words::forwarding(word),
+                words::done(done.as_ref())
+            ),
+        );
         done
     }
 

@@ -145,7 +145,8 @@ impl World {
     pub(super) fn give_window(&mut self, tcp: TcpId, reader: Side, len: u64) {
         let Some(connection) = self.connections[tcp.0].as_mut().filter(|_| len > 0) else { return };
         let stream = connection.incoming(reader);
-        stream.receiver.handle_read(len);
+        let round_trip = stream.sender.round_trip().unwrap_or_default();
+        stream.receiver.handle_read(self.now, len, round_trip);
         // A pending acknowledgement carries the window too.
         if stream.acks_due > 0 || !stream.receiver.should_advertise() {
             return;

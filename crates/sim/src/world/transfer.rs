@@ -18,11 +18,11 @@ use crate::fabric::Path;
 use crate::lane::Front;
 use crate::options::Cut;
 use crate::signal::Signal;
-use crate::tcp::{Ack, EndState, Side};
+use crate::tcp::{ACK_DELAY, Ack, EndState, Side};
 
 /// The number of a burst while it, or its acknowledgement, is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BurstId(u32);
+pub(crate) struct BurstId(u32);
 
 /// A burst in flight, and later its acknowledgement.
 #[derive(Debug)]
@@ -182,6 +182,8 @@ impl World {
         let before = stream.sender.next();
         let Some((number, bytes)) = stream.sender.burst(now, stream.taken(), limit) else { return };
         stream.transmitted(stream.sender.next() - before);
+        // Data carry the acknowledgements of the other direction.
+        self.flush_acks(tcp, side.other());
         self.send_off(tcp, side, number, bytes);
         self.arm_retransmit_timer(tcp, side);
     }
@@ -242,6 +244,7 @@ impl World {
         }
         burst.passed += 1;
         burst.tail = out.tail;
+        burst.ack.spread = out.tail.since(out.head);
         match burst.passed < burst.path.forward.len() {
             true => self.queue.push(out.head, ScheduledEvent::Hop(id)),
             false => self.queue.push(out.tail, ScheduledEvent::Arrival(id)),
@@ -280,7 +283,7 @@ impl World {
             }
         }
         if state == EndState::Flushing {
-            stream.receiver.handle_read(new);
+            stream.receiver.handle_read(self.now, new, Duration::ZERO);
         } else {
             stream.inbox.extend(delivered);
         }
@@ -291,14 +294,54 @@ impl World {
         self.tasks.push_back(HostTask::Acknowledge(id));
     }
 
-    /// Sends the acknowledgement of a burst.
+    /// Acknowledges a burst, now or later.
     pub(super) fn acknowledge(&mut self, id: BurstId) {
         let Some(burst) = self.bursts.get(id) else { return drop(self.bursts.remove(id)) };
         let Some(connection) = &mut self.connections[burst.tcp.0] else {
             return drop(self.bursts.remove(id));
         };
-        let stream = &mut connection.end_mut(burst.writer).stream;
+        let (tcp, writer, len) = (burst.tcp, burst.writer, burst.bytes.end - burst.bytes.start);
+        let stream = &mut connection.end_mut(writer).stream;
         stream.acks_due -= 1;
+        let gap = !burst.ack.holes.is_empty() || len == 0 || stream.receiver.has_gap();
+        let due = stream.ack_delay.is_due(len, gap);
+        stream.delayed.push(id);
+        if due {
+            return self.flush_acks(tcp, writer);
+        }
+        if stream.delayed_until.is_none() {
+            let at = self.now + ACK_DELAY;
+            stream.delayed_until = Some(at);
+            self.queue.push(at, ScheduledEvent::LateAck { tcp, writer });
+        }
+    }
+
+    pub(super) fn late_ack(&mut self, tcp: TcpId, writer: Side) {
+        let Some(connection) = &mut self.connections[tcp.0] else { return };
+        let until = &mut connection.end_mut(writer).stream.delayed_until;
+        if until.is_some_and(|until| until <= self.now) {
+            self.flush_acks(tcp, writer);
+        }
+    }
+
+    /// Sends the delayed acknowledgements of a stream.
+    fn flush_acks(&mut self, tcp: TcpId, writer: Side) {
+        let Some(connection) = &mut self.connections[tcp.0] else { return };
+        let stream = &mut connection.end_mut(writer).stream;
+        stream.ack_delay.acknowledged();
+        stream.delayed_until = None;
+        for id in std::mem::take(&mut stream.delayed) {
+            self.send_ack(id);
+        }
+    }
+
+    /// Sends the acknowledgement of a burst.
+    fn send_ack(&mut self, id: BurstId) {
+        let Some(burst) = self.bursts.get(id) else { return drop(self.bursts.remove(id)) };
+        let Some(connection) = &mut self.connections[burst.tcp.0] else {
+            return drop(self.bursts.remove(id));
+        };
+        let stream = &mut connection.end_mut(burst.writer).stream;
         burst.ack.upto = stream.receiver.next();
         burst.ack.edge = stream.receiver.advertise_edge();
         let (tcp, writer) = (burst.tcp, burst.writer);

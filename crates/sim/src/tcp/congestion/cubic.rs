@@ -36,7 +36,7 @@ impl Cubic {
         if !sample.limited {
             return;
         }
-        let acked = self.window.grow_slowly(&sample) / self.window.segment;
+        let acked = self.window.grow_slowly(now, &sample) / self.window.segment;
         if acked <= 0.0 {
             return;
         }
@@ -52,6 +52,14 @@ impl Cubic {
     pub(super) fn handle_loss(&mut self) {
         self.remember();
         self.window.shrink(PART);
+    }
+
+    /// The window does not grow in an idle time.
+    pub(super) fn handle_idle(&mut self, idle: Duration, timeouts: u32) {
+        if let Some(epoch) = &mut self.epoch {
+            epoch.start = epoch.start + idle;
+        }
+        self.window.shrink_idle(timeouts);
     }
 
     pub(super) fn handle_timeout(&mut self) {

@@ -2,19 +2,21 @@
 //!
 //! These are not packet-exact copies of a kernel's algorithms but their laws: slow start that
 //! doubles in a round trip, growth and reduction of each algorithm, and BBR's estimates. Not
-//! modelled: idle restart, ECN, and BBR's rounds that probe for a shorter round trip.
+//! modelled: ECN, and BBR's rounds that probe for a shorter round trip.
 
 mod bbr;
 mod cubic;
+mod hystart;
 mod reno;
 
 use std::time::Duration;
 
 use fulmar_base::Time;
 
-use crate::options::Control;
+use crate::options::{Control, Tcp};
 use bbr::Bbr;
 use cubic::Cubic;
+use hystart::SlowStart;
 use reno::Reno;
 
 /// The measurements of an acknowledgement.
@@ -30,6 +32,8 @@ pub(crate) struct Sample {
     pub(crate) limited: bool,
     /// Whether it starts a new round: the burst was sent after the last round had ended.
     pub(crate) new_round: bool,
+    /// The time between the arrivals of the first and the last of the acknowledged bytes.
+    pub(crate) spread: Duration,
 }
 
 /// The congestion control of one stream. Window and pace are in bytes of payload.
@@ -53,24 +57,16 @@ struct Window {
     /// The slow start threshold, in bytes.
     threshold: f64,
     segment: f64,
+    /// The initial window, in bytes.
+    initial: f64,
     slow_start: SlowStart,
 }
 
-/// Ends slow start when round trips grow, as HyStart does: a queue builds up.
-#[derive(Debug, Default)]
-struct SlowStart {
-    /// The shortest round trip so far.
-    base: Option<Duration>,
-    /// The shortest of this round.
-    round: Option<Duration>,
-}
-
 impl Congestion {
-    /// Returns the control of a new stream with packets of `segment` bytes and an initial window of
-    /// `initial` packets.
-    pub(crate) fn new(control: Control, segment: u64, initial: u32) -> Self {
-        let window = Window::new(segment as f64, f64::from(initial));
-        let algorithm = match control {
+    /// Returns the control of a new stream.
+    pub(crate) fn new(tcp: &Tcp) -> Self {
+        let window = Window::new(tcp);
+        let algorithm = match tcp.congestion {
             Control::Reno => Algorithm::Reno(Reno::new(window)),
             Control::Cubic => Algorithm::Cubic(Cubic::new(window)),
             Control::Bbr => Algorithm::Bbr(Bbr::new(window)),
@@ -81,7 +77,7 @@ impl Congestion {
     /// Handles an acknowledgement.
     pub(crate) fn handle_ack(&mut self, now: Time, sample: Sample) {
         match &mut self.algorithm {
-            Algorithm::Reno(reno) => reno.handle_ack(sample),
+            Algorithm::Reno(reno) => reno.handle_ack(now, sample),
             Algorithm::Cubic(cubic) => cubic.handle_ack(now, sample),
             Algorithm::Bbr(bbr) => bbr.handle_ack(now, sample),
         }
@@ -105,6 +101,16 @@ impl Congestion {
         }
     }
 
+    /// Handles the end of an idle time, in which so many retransmission timeouts have passed. BBR
+    /// keeps its estimates.
+    pub(crate) fn handle_idle(&mut self, idle: Duration, timeouts: u32) {
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.window.shrink_idle(timeouts),
+            Algorithm::Cubic(cubic) => cubic.handle_idle(idle, timeouts),
+            Algorithm::Bbr(_) => {}
+        }
+    }
+
     /// Returns the congestion window, in bytes.
     pub(crate) fn window(&self) -> u64 {
         match &self.algorithm {
@@ -124,22 +130,26 @@ impl Congestion {
 }
 
 impl Window {
-    fn new(segment: f64, packets: f64) -> Self {
+    fn new(tcp: &Tcp) -> Self {
+        let segment = tcp.segment() as f64;
+        let initial = segment * f64::from(tcp.initial_window);
         Self {
-            bytes: segment * packets,
+            bytes: initial,
             threshold: f64::INFINITY,
             segment,
-            slow_start: SlowStart::default(),
+            initial,
+            slow_start: SlowStart::new(tcp.hystart),
         }
     }
 
     /// Grows by the acknowledged bytes in slow start. Returns the bytes beyond slow start.
-    fn grow_slowly(&mut self, sample: &Sample) -> f64 {
+    fn grow_slowly(&mut self, now: Time, sample: &Sample) -> f64 {
         let acked = sample.acked as f64;
         if self.bytes >= self.threshold {
             return acked;
         }
-        if self.slow_start.is_over(sample) {
+        let is_over = self.slow_start.is_over(now, sample);
+        if is_over && self.bytes >= SMALL_WINDOW * self.segment {
             self.threshold = self.bytes;
             return acked;
         }
@@ -154,6 +164,14 @@ impl Window {
         self.threshold = self.bytes;
     }
 
+    /// Halves the window for each retransmission timeout without data (RFC 2861), down to the initial
+    /// one; slow start leads back to three quarters of it.
+    fn shrink_idle(&mut self, timeouts: u32) {
+        let least = self.initial.min(self.bytes);
+        self.threshold = self.threshold.max(self.bytes * 0.75);
+        self.bytes = (self.bytes / 2_f64.powi(timeouts.min(60) as i32)).max(least);
+    }
+
     /// Restarts with one packet, and slow start up to a fraction of the old window.
     fn restart(&mut self, part: f64) {
         self.threshold = (self.bytes * part).max(2.0 * self.segment);
@@ -161,20 +179,8 @@ impl Window {
     }
 }
 
-impl SlowStart {
-    fn is_over(&mut self, sample: &Sample) -> bool {
-        let base = self.base.map_or(sample.rtt, |base| base.min(sample.rtt));
-        self.base = Some(base);
-        let before = if sample.new_round { None } else { self.round };
-        let round = before.map_or(sample.rtt, |before| before.min(sample.rtt));
-        self.round = Some(round);
-        round >= base + (base / 8).clamp(LATER_MIN, LATER_MAX)
-    }
-}
-
-/// Growth of a round's shortest round trip that ends slow start: an eighth within these limits.
-const LATER_MIN: Duration = Duration::from_millis(4);
-const LATER_MAX: Duration = Duration::from_millis(16);
+/// In slow start a smaller window grows in any case, in packets.
+const SMALL_WINDOW: f64 = 16.0;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Reno: one packet more in each round trip, half the window after a loss.
 
+use fulmar_base::Time;
+
 use super::{Sample, Window};
 
 #[derive(Debug)]
@@ -12,11 +14,11 @@ impl Reno {
         Self { window }
     }
 
-    pub(super) fn handle_ack(&mut self, sample: Sample) {
+    pub(super) fn handle_ack(&mut self, now: Time, sample: Sample) {
         if !sample.limited {
             return;
         }
-        let acked = self.window.grow_slowly(&sample);
+        let acked = self.window.grow_slowly(now, &sample);
         self.window.bytes += acked * self.window.segment / self.window.bytes;
     }
 

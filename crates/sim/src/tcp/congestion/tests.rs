@@ -12,7 +12,8 @@ struct Flow {
 
 impl Flow {
     fn new(control: Control, rtt: Duration) -> Self {
-        let congestion = Congestion::new(control, SEGMENT, 10);
+        let tcp = Tcp { congestion: control, mtu: 9000, ..Tcp::default() };
+        let congestion = Congestion::new(&tcp);
         Self { congestion, now: Time::ZERO, rtt, sent: 0 }
     }
 
@@ -28,8 +29,14 @@ impl Flow {
         let took = self.rtt + waiting;
         let rate = (carried as f64 / self.rtt.as_secs_f64()) as u64;
         for n in 0..10 {
-            let sample =
-                Sample { acked: carried / 10, rtt: took, rate, limited: true, new_round: n == 0 };
+            let sample = Sample {
+                acked: carried / 10,
+                rtt: took,
+                rate,
+                limited: true,
+                new_round: n == 0,
+                spread: Duration::ZERO,
+            };
             self.congestion.handle_ack(self.now + took * (n + 1) / 10, sample);
         }
         self.now = self.now + took;
@@ -172,4 +179,30 @@ fn the_window_after_a_timeout_is_one_packet() {
         flow.congestion.handle_timeout();
         assert_eq!(flow.congestion.window(), SEGMENT, "{control:?}");
     }
+}
+
+/// RFC 2861: half for each timeout, but not less than the initial window, and slow start up to three quarters.
+#[test]
+fn an_idle_time_shrinks_the_window_and_slow_start_leads_back() {
+    for control in [Control::Reno, Control::Cubic] {
+        let mut flow = Flow::new(control, RTT);
+        flow.rounds(5);
+        flow.congestion.handle_loss();
+        let before = flow.congestion.window();
+        flow.congestion.handle_idle(Duration::from_secs(1), 2);
+        assert_eq!(flow.congestion.window(), before / 4, "{control:?}");
+        flow.congestion.handle_idle(Duration::from_secs(60), 100);
+        assert_eq!(flow.congestion.window(), 10 * SEGMENT, "{control:?}");
+        let mut rounds = 0;
+        while flow.congestion.window() < before * 3 / 4 {
+            flow.rounds(1);
+            rounds += 1;
+        }
+        assert!(rounds <= 5, "{control:?}: {rounds}");
+    }
+    let mut bbr = Flow::new(Control::Bbr, RTT);
+    bbr.rounds(5);
+    let before = bbr.congestion.window();
+    bbr.congestion.handle_idle(Duration::from_secs(60), 100);
+    assert_eq!(bbr.congestion.window(), before);
 }
