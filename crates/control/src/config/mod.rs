@@ -1,4 +1,5 @@
-//! Configuration: lnet.conf, the file of `fulmar node`, and module parameters.
+//! Configuration: lnet.conf, the file of `fulmar node`, module parameters, and the file of
+//! `fulmar sim path`.
 //!
 //! Errors point at their place in the text.
 
@@ -11,6 +12,7 @@ mod model;
 mod module_strings;
 mod node;
 mod parameters;
+mod path_file;
 mod pattern;
 mod rules;
 pub(crate) mod yaml;
@@ -31,6 +33,7 @@ pub use model::{
 pub use module_strings::{Ip2NetsRule, ModuleOptions};
 pub use node::{NodeConfig, Role};
 pub use parameters::{Module, Parameters};
+pub use path_file::{InterfaceConf, LinkConf, LoadConf, NodesConf, PathFile};
 pub use pattern::AddressPattern;
 pub use rules::{FAULT_TYPES, FaultAction, FaultConf, HEALTH_ERRORS, UdspConf};
 
