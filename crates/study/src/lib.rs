@@ -7,7 +7,8 @@
 //!   -> Prediction the throughput, and its bottleneck
 //! ```
 //!
-//! [`predict()`] simulates one scenario; [`sc11`] compares a sweep of hundreds with the closed-form
+//! [`path`] simulates any network and load for a time. [`predict()`] simulates one scenario until
+//! it is steady; [`sc11`] compares a sweep of hundreds with the closed-form
 //! model of `tune`; [`scale`] simulates one scenario of 10,000 nodes. The nodes use the same state
 //! machines as over real sockets. [`chart`] draws the figures.
 // Scenarios run on all cores, and their real duration is measured.
@@ -18,6 +19,7 @@ pub mod chart;
 mod meter;
 mod network;
 mod parallel;
+pub mod path;
 mod predict;
 pub mod sc11;
 pub mod scale;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::meter::{Measured, Meter};
 use crate::network::{self, Hosts, TIMEOUT};
+use crate::path::{holds_back, lacks_credits, lacks_peer_credits};
 use crate::scenario::{Direction, Scenario};
 use crate::session::{Load, Session, StudyError};
 
@@ -231,23 +232,11 @@ fn held_back(scenario: &Scenario, hosts: &Hosts, world: &World) -> Option<Bindin
 
 fn waiting(world: &World, mut hosts: std::ops::Range<u32>) -> Option<Binding> {
     hosts.find_map(|host| {
-        let lnet = world.node(HostId(host))?.lnet();
-        let mut nis = lnet.nis().into_iter();
-        if nis.any(|ni| ni.credits < 0) {
+        if lacks_credits(world, HostId(host)) {
             return Some(Binding::Credits);
         }
-        let mut peers = lnet.peers().into_iter().flat_map(|peer| peer.nis);
-        peers.any(|ni| ni.credits < 0).then_some(Binding::PeerCredits)
+        lacks_peer_credits(world, HostId(host)).then_some(Binding::PeerCredits)
     })
-}
-
-/// Returns whether messages wait at a router for a buffer or for credits.
-fn holds_back(world: &World, router: HostId) -> bool {
-    let Some(node) = world.node(router) else { return false };
-    let pools = node.lnet().routing().pools;
-    let mut peers = node.lnet().peers().into_iter().flat_map(|peer| peer.nis);
-    pools.iter().any(|pool| pool.credits < 0)
-        || peers.any(|ni| ni.router_credits < 0 || ni.credits < 0)
 }
 
 /// The LNet header with the frame header of the socket LND, in bytes.

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
-use fulmar_lnet_wire::Body;
 use fulmar_lnet_wire::selftest::BULK_PORTAL;
+use fulmar_lnet_wire::{Body, Header};
 use fulmar_selftest::console::{Command, DataCheck, Measures, NodeAnswer, Reply, Target, TestSpec};
 use fulmar_sim::administrator::Administrators;
 use fulmar_sim::{HostId, Log, Options, Signal, World};
@@ -41,6 +41,8 @@ pub(crate) struct Session {
     clients: Range<u32>,
     servers: Range<u32>,
     transfer: u32,
+    /// The tests of [`Self::add`], and the numbers of their answers.
+    tests: Vec<(Test, u64)>,
     pub(crate) steps: u64,
     broken: Option<String>,
 }
@@ -53,6 +55,27 @@ pub(crate) struct Load {
     pub(crate) begin: Begin,
 }
 
+/// A test between two groups of nodes.
+#[derive(Debug)]
+pub(crate) struct Test {
+    /// The name of its batch.
+    pub(crate) name: String,
+    pub(crate) clients: Range<u32>,
+    pub(crate) servers: Range<u32>,
+    pub(crate) spec: TestSpec,
+    pub(crate) concurrency: u32,
+}
+
+impl Test {
+    /// Returns the bytes of a transfer; 0 for pings.
+    fn transfer(&self) -> u32 {
+        match self.spec {
+            TestSpec::Ping => 0,
+            TestSpec::Brw { size, .. } => size,
+        }
+    }
+}
+
 impl Session {
     /// Starts the nodes, and creates a session with clients and servers.
     pub(crate) fn open(
@@ -60,22 +83,31 @@ impl Session {
         clients: Range<u32>,
         servers: Range<u32>,
     ) -> Result<Self, StudyError> {
+        let mut session = Self::begin(options)?;
+        session.answered = vec![0; servers.len()];
+        (session.clients, session.servers) = (clients.clone(), servers.clone());
+        session.group(CLIENTS, clients)?;
+        session.group(SERVERS, servers)?;
+        Ok(session)
+    }
+
+    /// Starts the nodes, and creates a session without groups.
+    pub(crate) fn begin(options: &Options) -> Result<Self, StudyError> {
         let mut session = Self {
             // The log is not used.
             world: World::new(options, Log::new(0)),
             administrators: Administrators::new(options),
             meter: None,
-            answered: vec![0; servers.len()],
-            clients: clients.clone(),
-            servers: servers.clone(),
+            answered: Vec::new(),
+            clients: 0..0,
+            servers: 0..0,
             transfer: 0,
+            tests: Vec::new(),
             steps: 0,
             broken: None,
         };
         let name = "study".to_owned();
         session.command(Command::NewSession { name, timeout: 3600, force: false, features: 1 })?;
-        session.group(CLIENTS, clients)?;
-        session.group(SERVERS, servers)?;
         Ok(session)
     }
 
@@ -119,20 +151,52 @@ impl Session {
         Ok(())
     }
 
+    /// Adds an endless test, each client with one server.
+    pub(crate) fn add(&mut self, test: Test) -> Result<(), StudyError> {
+        let ends = ["clients", "servers"].map(|end| format!("{}-{end}", test.name));
+        self.group(&ends[0], test.clients.clone())?;
+        self.group(&ends[1], test.servers.clone())?;
+        let ends = ends.each_ref().map(String::as_str);
+        self.add_to_batch(&test.name, ends, test.spec, test.concurrency)?;
+        self.tests.push((test, 0));
+        Ok(())
+    }
+
+    /// Starts all tests that were added.
+    pub(crate) fn start_all(&mut self) -> Result<(), StudyError> {
+        let names: Vec<String> = self.tests.iter().map(|(test, _)| test.name.clone()).collect();
+        names.iter().try_for_each(|name| self.start(name))
+    }
+
+    /// Returns the number of answers to each test that was added.
+    pub(crate) fn counts(&self) -> Vec<u64> {
+        self.tests.iter().map(|(_, count)| *count).collect()
+    }
+
     fn add_test(&mut self, batch: &str, ends: [&str; 2], load: &Load) -> Result<(), StudyError> {
-        self.command(Command::AddBatch { batch: batch.into() })?;
         let test = TestSpec::Brw {
             write: load.direction == Direction::Write,
             check: DataCheck::None,
             size: load.size,
             offset: 0,
         };
+        self.add_to_batch(batch, ends, test, load.concurrency)
+    }
+
+    fn add_to_batch(
+        &mut self,
+        batch: &str,
+        ends: [&str; 2],
+        test: TestSpec,
+        concurrency: u32,
+    ) -> Result<(), StudyError> {
+        self.command(Command::AddBatch { batch: batch.into() })?;
         let [from, to] = ends.map(str::to_owned);
         self.command(Command::AddTest {
             batch: batch.into(),
             test,
             loops: -1,
-            concurrency: load.concurrency,
+            concurrency,
             distribute: (1, 1),
             from,
             to,
@@ -215,9 +279,24 @@ impl Session {
         self.broken.take().map_or(Ok(()), |what| Err(StudyError(what)))
     }
 
+    /// Counts an answer to a test: a message to the bulk portal that is not the data.
+    fn count(&mut self, host: HostId, header: &Header) {
+        let Body::Put { portal: BULK_PORTAL, .. } = header.body else { return };
+        let Some(client) = self.world.host_of(header.target) else { return };
+        let found = self.tests.iter_mut().find(|(test, _)| {
+            test.servers.contains(&host.0)
+                && test.clients.contains(&client.0)
+                && header.payload_len != test.transfer()
+        });
+        if let Some((_, count)) = found {
+            *count += 1;
+        }
+    }
+
     fn observe(&mut self, signal: &Signal) {
         match signal {
             Signal::Wrote { host, header, .. } => {
+                self.count(*host, header);
                 let Some(meter) = &mut self.meter else { return };
                 let is_bulk = header.payload_len == self.transfer;
                 if let Body::Put { portal: BULK_PORTAL, .. } = header.body
