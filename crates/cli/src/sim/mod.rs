@@ -1,6 +1,7 @@
 //! `fulmar sim`: the simulator.
 
 mod flavour;
+mod path;
 mod run;
 mod sc11;
 mod scale;
@@ -22,6 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Path(Box<path::Args>),
     Run(run::Args),
     Swarm(swarm::Args),
     Sc11(sc11::Args),
@@ -30,6 +32,7 @@ enum Command {
 
 pub(crate) fn main(args: &Args) -> ExitCode {
     match &args.command {
+        Command::Path(args) => path::main(args),
         Command::Run(args) => run::main(args),
         Command::Swarm(args) => swarm::main(args),
         Command::Sc11(args) => sc11::main(args),

@@ -110,3 +110,118 @@ fn tshark_reads_the_capture() {
     }
     assert!(types.split([',', '\n']).all(|text| ["", "0", "1", "2", "3"].contains(&text)));
 }
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", err(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const SHORT: [&str; 9] =
+    ["path", "--rate", "500Mbit", "--rtt", "20ms", "--time", "1s", "--warmup", "1s"];
+
+#[test]
+fn a_path_is_simulated_beside_the_formula_and_drawn() {
+    let picture = Removed::new("path.svg");
+    let words = [&SHORT[..], &["--concurrency", "2", "--svg", "path.svg"]].concat();
+    let text = out(&fulmar(&words));
+    for row in ["write clients -> servers", "link A -> B", "bound by", "formula", "difference"] {
+        assert!(text.lines().any(|line| line.starts_with(row)), "{row}: {text}");
+    }
+    assert!(text.contains("RPCs in flight"), "{text}");
+    let drawn = std::fs::read_to_string(&picture.0).unwrap();
+    assert!(drawn.contains("Throughput") && drawn.contains("congestion window"));
+    let value = json(&fulmar(&[&SHORT[..], &["--concurrency", "2", "--json"]].concat()));
+    // Two transfers of 1 MiB in two round trips and the time of the transfers.
+    let rate = value["simulated"]["bytes_per_second"].as_f64().unwrap();
+    let (formula, apart) = (&value["formula"]["bytes_per_second"], 0.05);
+    assert!((rate / formula.as_f64().unwrap() - 1.0).abs() < apart, "{value:#}");
+    assert_eq!(value["simulated"]["bound"], "concurrency");
+    assert_eq!(value["simulated"]["course"].as_array().unwrap().len(), 200);
+}
+
+#[test]
+fn a_path_says_which_setting_bounds_it() {
+    for (words, bound) in [
+        (&["--tcp", "window=256k"][..], "receive_window"),
+        (&["--tcp", "rmem=64M", "--tcp", "wmem=256k"], "send_buffer"),
+        (
+            &["--held", "--size", "64k", "--peer-credits", "4", "--concurrency", "32"],
+            "peer_credits",
+        ),
+        (&["--test", "read", "--concurrency", "32"], "link"),
+        (&["--loss", "1%"], "congestion_window"),
+        (&["--node-rate", "100Mbit", "--tcp", "window=16M"], "interfaces"),
+        (&["--test", "ping"], "concurrency"),
+        (&["--routers", "1", "--router-buffers", "1", "--concurrency", "16"], "routers"),
+    ] {
+        let value = json(&fulmar(&[&SHORT[..], words, &["--json"]].concat()));
+        assert_eq!(
+            value["simulated"]["bound"], bound,
+            "{words:?}: {:#}",
+            value["simulated"]["waits"]
+        );
+    }
+}
+
+#[test]
+fn a_sweep_has_a_row_for_each_value() {
+    let text = out(&fulmar(&[&SHORT[..], &["--sweep", "concurrency=1..4x2"]].concat()));
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let first: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(first, ["concurrency", "1", "2", "4"], "{text}");
+    let rate = |row: usize| rows[row][1].parse::<f64>().unwrap();
+    assert!((rate(2) / rate(1) - 2.0).abs() < 0.1, "{text}");
+    // 1 MiB in two round trips of 20 ms and its transfer, not at the default rate and round trip.
+    assert!((130.0..150.0).contains(&rate(1)), "{text}");
+}
+
+#[test]
+fn a_path_that_is_not_possible_is_refused_with_the_remedy() {
+    for (words, says) in [
+        (&["--rate", "100k"][..], "1Mbit and more"),
+        (&["--size", "160"], "use another size"),
+        (&["--tcp", "vegas"], "the settings are"),
+        (&["--sweep", "svg=a"], "cannot vary"),
+        (&["--sweep", "rtt=fast"], "not a valid time"),
+        (&["--time", "0"], "a millisecond or more"),
+    ] {
+        let output = fulmar(&[&["path"], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(err(&output).contains(says), "{words:?}: {}", err(&output));
+    }
+    let output = fulmar(&[&SHORT[..], &["--svg", "/nowhere/a.svg"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("give another file with --svg"), "{}", err(&output));
+}
+
+#[test]
+fn each_example_of_a_path_is_simulated() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/paths");
+    let mut count = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let file = entry.unwrap().path();
+        let value = json(&fulmar(&["path", file.to_str().unwrap(), "--json"]));
+        let loads = value["simulated"]["loads"].as_array().unwrap();
+        assert!(loads.len() > 1 && loads.iter().all(|load| load["rpcs"].as_u64() > Some(20)));
+        // Its buffers are larger than the defaults, which would be the bound.
+        assert_ne!(value["simulated"]["bound"], "receive_window", "{}", file.display());
+        count += 1;
+    }
+    assert!(count > 1);
+    let lost = Removed::new("lost.yaml");
+    std::fs::write(
+        &lost.0,
+        "nodes:\n - {name: a, interfaces: [{site: x, rate: 1G}]}\n\
+        loads:\n - {from: a, to: b}\n",
+    )
+    .unwrap();
+    let output = fulmar(&["path", "lost.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        err(&output).contains("lost.yaml:4:20: error: unknown name of nodes"),
+        "{}",
+        err(&output)
+    );
+    let output = fulmar(&["path", "lost.yaml", "--rate", "1G"]);
+    assert!(err(&output).contains("cannot be used with"), "{}", err(&output));
+}

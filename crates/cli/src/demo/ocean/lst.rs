@@ -15,7 +15,7 @@ pub struct Lst {
     /// How clients are distributed over servers, as `--distribute` of `lst`.
     pub distribute: &'static str,
     /// `brw read` or `brw write`.
-    pub test: &'static str,
+    pub test: String,
     /// Transfers in flight between each client and each of its servers.
     pub concurrency: u32,
     /// Duration of the measurement in seconds.
@@ -61,8 +61,8 @@ impl LstReport {
 
 impl Lst {
     /// Returns a load of 1 MiB transfers, sixteen of them in flight between each pair.
-    pub fn new(from: &str, to: &str, test: &'static str, seconds: f64) -> Self {
-        let (from, to) = (from.to_owned(), to.to_owned());
+    pub fn new(from: &str, to: &str, test: &str, seconds: f64) -> Self {
+        let (from, to, test) = (from.to_owned(), to.to_owned(), test.to_owned());
         Self { from, to, distribute: "1:1", test, concurrency: 16, seconds, warmup: 1.0 }
     }
 

@@ -63,6 +63,8 @@ pub struct Setup {
     pub concurrency: u32,
     /// Direction of the data.
     pub direction: Direction,
+    /// Bytes of a transfer.
+    pub size: u32,
 }
 
 impl Ocean {
@@ -125,6 +127,7 @@ impl Setup {
             hold: Hold::Written,
             concurrency: plan.concurrency,
             direction: advice.site.direction,
+            size: 1 << 20,
         }
     }
 

@@ -29,7 +29,9 @@ pub struct Predicted {
 /// # Errors
 /// Fails if the simulation fails.
 pub fn predict(ocean: &Ocean, setup: &Setup) -> Result<Predicted, String> {
+    let bytes = u64::from(setup.size);
     let load = Load::selftest(1, setup.concurrency, setup.direction);
+    let load = Load { rpc_bytes: bytes, message_bytes: bytes, ..load };
     let model = model::predict(&ocean.path(), &load, &settings(ocean, setup));
     let simulated = fulmar_study::predict(&scenario(ocean, setup), EFFORT)
         .map_err(|error| format!("the simulation failed: {error}"))?;
@@ -89,7 +91,7 @@ fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
         servers: 1,
         direction: setup.direction,
         concurrency: setup.concurrency,
-        size: 1 << 20,
+        size: setup.size,
         begin: Begin::Together,
         credits: Credits {
             peer_credits: setup.peer_credits,

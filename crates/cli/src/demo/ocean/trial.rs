@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use fulmar_tune::model::Direction;
-
 use super::sites::{DEVICE, LINK_IPS, NODE_IPS, ROUTER_IPS};
 use super::{Lst, Node, Settings, Setup, Sites};
 
@@ -23,14 +21,11 @@ impl Trial {
     /// Fails if nodes do not start or RPCs failed.
     pub fn run(&self, sites: &Sites, setup: &Setup) -> Result<f64, String> {
         let nodes = Nodes::start(sites, setup)?;
-        let test = match setup.direction {
-            Direction::Read => "brw read --size 1M",
-            Direction::Write => "brw write --size 1M",
-        };
+        let test = format!("brw {} --size {}", setup.direction.name(), setup.size);
         let lst = Lst {
             concurrency: setup.concurrency,
             warmup: self.warmup.as_secs_f64(),
-            ..Lst::new(&nodes.nids[0], &nodes.nids[1], test, self.duration.as_secs_f64())
+            ..Lst::new(&nodes.nids[0], &nodes.nids[1], &test, self.duration.as_secs_f64())
         };
         lst.run(&nodes.ends[0])?.rate()
     }
