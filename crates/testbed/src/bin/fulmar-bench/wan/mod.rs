@@ -3,12 +3,14 @@
 mod copies;
 mod files;
 mod lst;
+mod path;
 mod transfer;
 
 use std::time::Duration;
 
 pub(crate) use files::{list, open_inline, open_striped, open_warm, read, write};
 pub(crate) use lst::{predicted, tuned, unconfigured};
+pub(crate) use path::foretold;
 
 /// The round trip of the study.
 const ROUND_TRIP: Duration = Duration::from_micros(50_500);
