@@ -7,7 +7,7 @@ use fulmar_base::Errno;
 use fulmar_lnd::{Closed, DialError};
 use fulmar_lnet::{EventKind, Forwarding};
 use fulmar_lnet_wire::{Body, Header};
-use fulmar_selftest::console::{Answer, Command, Reply};
+use fulmar_selftest::console::{Answer, Command, NodeAnswer, NodeError, NodeState, Reply};
 use fulmar_text::duration;
 
 use crate::check::ledger::{Action, Expect};
@@ -125,26 +125,35 @@ pub(crate) fn answer(answer: &Answer) -> String {
         Ok(reply) => reply,
         Err(errno) => return format!("refused: {errno}"),
     };
-    let nodes = |count: usize, failed: usize| match failed {
-        0 => format!("{count} nodes answer"),
-        failed => format!("{count} nodes, {failed} of them failed"),
-    };
     match reply {
         Reply::Done => "done".to_owned(),
         Reply::Session(_) => "session".to_owned(),
         Reply::Names(names) => format!("{} names", names.len()),
         Reply::Group(_) => "group".to_owned(),
         Reply::Batch(_) => "batch".to_owned(),
-        Reply::Nodes(reply) => {
-            nodes(reply.nodes.len(), reply.nodes.iter().filter(|node| node.result.is_err()).count())
-        }
-        Reply::Active(all) => nodes(all.len(), failed(all)),
-        Reply::Sessions(all) => nodes(all.len(), failed(all)),
-        Reply::Stats(all) => nodes(all.len(), failed(all)),
-        Reply::Measures(all) => nodes(all.len(), failed(all)),
+        Reply::Nodes(reply) => nodes(&reply.nodes),
+        Reply::Active(all) => nodes(all),
+        Reply::Sessions(all) => nodes(all),
+        Reply::Stats(all) => nodes(all),
+        Reply::Measures(all) => nodes(all),
     }
 }
 
-fn failed<T>(all: &[fulmar_selftest::console::NodeAnswer<T>]) -> usize {
-    all.iter().filter(|node| node.result.is_err()).count()
+/// The answers of nodes: their number, and what kept some of them from it.
+fn nodes<T>(all: &[NodeAnswer<T>]) -> String {
+    let failed = all.iter().filter_map(|node| Some((node, node.result.as_ref().err()?)));
+    let failed = failed.map(|(node, error)| {
+        let why = match error {
+            NodeError::Rpc(errno) => format!("does not answer: {errno}"),
+            NodeError::Framework(errno) => format!("refuses: {errno}"),
+        };
+        let state = match node.state {
+            NodeState::Active => "active",
+            NodeState::Busy => "busy",
+            NodeState::Down => "down",
+            NodeState::Unknown => "unknown",
+        };
+        format!(", {} {why} ({state})", node.nid)
+    });
+    format!("{} nodes{}", all.len(), failed.collect::<String>())
 }

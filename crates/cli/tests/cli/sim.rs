@@ -142,7 +142,7 @@ fn a_path_is_simulated_beside_the_formula_and_drawn() {
 #[test]
 fn a_path_says_which_setting_bounds_it() {
     for (words, bound) in [
-        (&["--tcp", "window=256k"][..], "receive_window"),
+        (&["--tcp", "rmem=512k"][..], "receive_window"),
         (&["--tcp", "rmem=64M", "--tcp", "wmem=256k"], "send_buffer"),
         (
             &["--held", "--size", "64k", "--peer-credits", "4", "--concurrency", "32"],
@@ -218,7 +218,7 @@ fn each_example_of_a_path_is_simulated() {
     let output = fulmar(&["path", "lost.yaml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        err(&output).contains("lost.yaml:4:20: error: unknown name of nodes"),
+        err(&output).contains("lost.yaml:4:18: error: unknown name of nodes"),
         "{}",
         err(&output)
     );

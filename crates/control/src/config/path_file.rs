@@ -327,8 +327,8 @@ loads:
     #[test]
     fn errors_name_the_place_and_the_remedy() {
         for (from, to, says) in [
-            ("rtt: 50ms", "rrt: 50ms", "6:51: error: unknown key of a link \"rrt\""),
-            ("to: server", "to: servers", "12:36: error: unknown name of nodes \"servers\""),
+            ("rtt: 50ms", "rrt: 50ms", "6:45: error: unknown key of a link \"rrt\""),
+            ("to: server", "to: servers", "12:39: error: unknown name of nodes \"servers\""),
             ("rate: 10Gbit, rtt", "rtt", "6:7: error: \"rate\" is missing here"),
             ("net: tcp1", "net: o2ib", "networks of TCP only"),
             ("[east, west]", "[east]", "between two sites"),

@@ -126,7 +126,7 @@ fn a_sender_that_was_idle_starts_with_a_smaller_window() {
         let tcp = Tcp { congestion: Control::Reno, idle_restart, ..Tcp::default() };
         let mut sender = Sender::new(&tcp.with_buffers(PLENTY), 0);
         let taken = 10 * SEGMENT;
-        for (number, (_, bytes)) in send_all(&mut sender, at(0), taken).into_iter().enumerate() {
+        for (number, (_, bytes)) in send_all(&mut sender, at(0), PLENTY).into_iter().enumerate() {
             sender.handle_ack(at(50), &ack(number as u64, bytes.end), taken);
         }
         assert_eq!(sender.window(), 20 * SEGMENT);

@@ -16,7 +16,7 @@ use crate::context::{complain, print};
 pub(crate) use args::Args;
 
 /// The result of a plan, and what the formula says.
-struct Result {
+struct Simulated {
     plan: Plan,
     outcome: Outcome,
     formula: Option<Prediction>,
@@ -44,7 +44,7 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> std::result::Result<u8, Refusal> {
+fn run(args: &Args) -> Result<u8, Refusal> {
     if let Some(sweep) = args.sweep() {
         let points = sweep::run(args, sweep)?;
         return Ok(print(&if args.json {
@@ -60,13 +60,13 @@ fn run(args: &Args) -> std::result::Result<u8, Refusal> {
     Ok(print(&if args.json { show::json(&result) } else { show::text(&result) }))
 }
 
-fn simulate(plan: Plan) -> std::result::Result<Result, String> {
+fn simulate(plan: Plan) -> Result<Simulated, String> {
     let outcome = path::run(&plan).map_err(|error| error.to_string())?;
     let formula = path::closed(&plan);
-    Ok(Result { plan, outcome, formula })
+    Ok(Simulated { plan, outcome, formula })
 }
 
-fn draw(result: &Result, file: &Path) -> std::result::Result<(), String> {
+fn draw(result: &Simulated, file: &Path) -> Result<(), String> {
     let formula = result.formula.as_ref().map(|formula| formula.bytes_per_second);
     let picture = path::picture(&result.plan, &result.outcome, formula);
     std::fs::write(file, picture.svg()).map_err(|error| {

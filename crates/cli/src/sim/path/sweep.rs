@@ -7,7 +7,7 @@ use fulmar_text::{Table, bit_rate, left, percent, right};
 use serde_json::json;
 
 use super::args::Args;
-use super::{Refusal, Result as Simulated, show, simulate};
+use super::{Refusal, Simulated, show, simulate};
 
 /// The values of one option.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -161,7 +161,7 @@ const CASES: &[Case] = &[
     ("wan.lst_tuned", wan::tuned),
     ("wan.lst_default", wan::unconfigured),
     ("wan.model", wan::predicted),
-    ("wan.path", wan::foretold),
+    ("wan.path", wan::five_points),
     ("wan.file_read", wan::read),
     ("wan.file_write", wan::write),
     ("wan.ls_1000", wan::list),

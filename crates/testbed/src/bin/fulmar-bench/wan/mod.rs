@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub(crate) use files::{list, open_inline, open_striped, open_warm, read, write};
 pub(crate) use lst::{predicted, tuned, unconfigured};
-pub(crate) use path::foretold;
+pub(crate) use path::five_points;
 
 /// The round trip of the study.
 const ROUND_TRIP: Duration = Duration::from_micros(50_500);

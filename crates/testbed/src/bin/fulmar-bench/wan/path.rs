@@ -82,33 +82,33 @@ const POINTS: [Point; 5] = [
     },
 ];
 
-/// Foretells and measures the points. The baseline of each is what was measured, in Mbit/s.
-pub(crate) fn foretold(effort: Effort) -> Result<Vec<Figure>, Failure> {
+/// Predicts and measures the points. The baseline of each is what was measured, in Mbit/s.
+pub(crate) fn five_points(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| POINTS.iter().map(|point| point.figure(make)).collect())
 }
 
 impl Point {
     fn figure(&self, make: &Maker) -> Result<Figure, String> {
-        let foretold = self.foretold()?;
+        let predicted = self.predicted()?;
         let sites = make.sites(self.ocean())?;
         self.limit_send_buffers(&sites)?;
         let carried = TRIAL.run(&sites, &self.setup())?;
         let megabits = |bytes: f64| bytes * 8e-6;
         eprintln!(
-            "  {}: foretold {:.1} Mbit/s, measured {:.1}: {:+.1} %\n    fulmar sim path {}",
+            "  {}: predicted {:.1} Mbit/s, measured {:.1}: {:+.1} %\n    fulmar sim path {}",
             self.name,
-            megabits(foretold),
+            megabits(predicted),
             megabits(carried),
-            (foretold / carried - 1.0) * 100.0,
+            (predicted / carried - 1.0) * 100.0,
             self.words().join(" ")
         );
-        let error = (foretold / carried - 1.0).abs();
+        let error = (predicted / carried - 1.0).abs();
         let figure = Figure::plain(format!("wan.path.{}_error", self.name), error, "ratio");
         Ok(figure.beside(megabits(carried)).held_to(Bar::AtMost(0.1)))
     }
 
-    /// Returns the payload in bytes per second that `fulmar sim path` foretells.
-    fn foretold(&self) -> Result<f64, String> {
+    /// Returns the payload in bytes per second that `fulmar sim path` predicts.
+    fn predicted(&self) -> Result<f64, String> {
         let mut command = Command::new(binaries()?.join("fulmar"));
         command.args(["sim", "path", "--json"]).args(self.words());
         let output = command.output().map_err(|error| format!("cannot run fulmar: {error}"))?;
