@@ -152,7 +152,7 @@ fn a_path_says_which_setting_bounds_it() {
         (&["--loss", "1%"], "congestion_window"),
         (&["--node-rate", "100Mbit", "--tcp", "window=16M"], "interfaces"),
         (&["--test", "ping"], "concurrency"),
-        (&["--routers", "1", "--router-buffers", "1", "--concurrency", "16"], "routers"),
+        (&["--routers", "1", "--concurrency", "32"], "link"),
     ] {
         let value = json(&fulmar(&[&SHORT[..], words, &["--json"]].concat()));
         assert_eq!(

@@ -146,6 +146,8 @@ mod tests {
         assert_eq!(all.bound(), Bottleneck::SendBuffer);
         let few = Waits { send_buffer: 20, ..all };
         assert_eq!(few.bound(), Bottleneck::PeerCredits);
+        let routed = Waits { routers: 40, ..few };
+        assert_eq!(routed.bound(), Bottleneck::Routers);
         let none = Waits { peer_credits: 20, ..few };
         assert_eq!(none.bound(), Bottleneck::Concurrency);
     }
