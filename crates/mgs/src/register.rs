@@ -1,5 +1,7 @@
 //! The registration of targets. Spec: ptlrpc-ldlm-mgs §33.
 
+use std::fmt;
+
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{TARGET_INFO, TARGET_NIDS};
@@ -38,6 +40,17 @@ impl Changed {
             Self::Starts(fs) => ResourceId::of_log(&format!("{fs}-cliir"), ConfigLock::RECOVER),
             Self::Parameters => ResourceId::of_log("params", ConfigLock::PARAMS),
             Self::Nodemaps => ResourceId::of_log("nodemap", ConfigLock::NODEMAP),
+        }
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configuration(fs) => write!(f, "the configuration of {fs}"),
+            Self::Starts(fs) => write!(f, "the table of started targets of {fs}"),
+            Self::Parameters => f.write_str("the table of parameters of all nodes"),
+            Self::Nodemaps => f.write_str("the index of nodemaps"),
         }
     }
 }

@@ -40,6 +40,7 @@ use crate::placement::Placement;
 use crate::settings;
 use crate::stopping::Stopping;
 use crate::storage::TargetLabel;
+use crate::traced;
 
 /// Whether the target has registered, and its placement.
 pub(crate) const JOINED: Space = Space::new(0xd0);
@@ -343,6 +344,11 @@ impl Joiner {
         if own.is_empty() {
             return Err(Missing::Nids);
         }
+        let nids = own.iter().map(Nid::to_string).collect::<Vec<_>>().join(",");
+        traced::configured(
+            self.label.name(),
+            format_args!("registers at {} with {nids}", self.address()),
+        );
         let request = self.registration(flags | TargetFlags::OPC_REG, 0, &own);
         session.call(mgs, request).map_err(Missing::Registration)?;
         Ok(())

@@ -46,6 +46,7 @@ mod storage;
 mod target;
 mod targets;
 mod timing;
+mod traced;
 mod transfers;
 
 pub use administration::Administration;

@@ -1,6 +1,7 @@
 //! Requests of clients about locks, and the callbacks to them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_ldlm::server::{
@@ -22,6 +23,7 @@ use futures_channel::oneshot;
 
 use crate::context::{Context, Granted, LockAnswer, LockWanted};
 use crate::target::Answer;
+use crate::traced;
 
 /// The room for the reply to a callback.
 const CALLBACK_REPLY: usize = 1024;
@@ -29,10 +31,13 @@ const CALLBACK_REPLY: usize = 1024;
 /// The locks of a target, and who waits for them.
 #[derive(Debug)]
 pub(crate) struct Locks {
+    /// The name of the target in the log.
+    name: String,
     namespace: Namespace,
     times: Times,
     enqueues: BTreeMap<LockRequestId, oneshot::Sender<LockAnswer>>,
-    converts: BTreeMap<LockRequestId, Box<Request>>,
+    /// With when they came.
+    converts: BTreeMap<LockRequestId, (Time, Box<Request>)>,
     locals: BTreeMap<u64, oneshot::Sender<Result<Granted, Errno>>>,
     /// The number of the last lock of an operation.
     last_local: u64,
@@ -46,9 +51,10 @@ pub(crate) enum Wanted {
 }
 
 impl Locks {
-    pub(crate) fn new(config: Config, key: u128) -> Self {
+    pub(crate) fn new(name: String, config: Config, key: u128) -> Self {
         let mut handles = HandleSource::new(key);
         Self {
+            name,
             namespace: Namespace::new(config, move || handles.issue()),
             times: config.times,
             enqueues: BTreeMap::new(),
@@ -106,29 +112,38 @@ impl Locks {
         enqueue: fulmar_ldlm::server::Enqueue,
         waiting: oneshot::Sender<LockAnswer>,
     ) {
+        traced::wanted(&self.name, &enqueue);
         self.enqueues.insert(enqueue.request, waiting);
         self.namespace.handle_enqueue(now, enqueue);
+    }
+
+    /// Takes locks that a client gives up with another request.
+    pub(crate) fn give_up(&mut self, now: Time, export: Handle, given_up: &[Handle]) {
+        traced::given_up(&self.name, given_up);
+        self.namespace.handle_cancel_list(now, export, given_up);
     }
 
     /// Executes a request about a lock that a client has.
     pub(crate) fn execute(&mut self, now: Time, server: &mut Server, request: Box<Request>) {
         let Ok(lock) = request.message.require(&LOCK_REQUEST) else {
-            return refuse(now, server, &request, Errno::EPROTO);
+            return self.refuse(now, server, &request, Errno::EPROTO);
         };
         let export = request.export;
+        traced::changed(&self.name, request.message.body.opcode, &lock);
         match request.message.body.opcode {
             Opcode::LDLM_CANCEL => match self.namespace.handle_cancel(now, export, &lock) {
                 Ok(known) => {
                     // That no lock is known is not an error.
                     let status = if known == 0 { Status(Errno::ESTALE.0) } else { Status::OK };
+                    traced::answered(&self.name, &request, Some(status), Duration::ZERO);
                     let reply = Message::reply(request.message.format(), status);
                     server.reply(now, request.id, reply);
                 }
-                Err(errno) => refuse(now, server, &request, errno),
+                Err(errno) => self.refuse(now, server, &request, errno),
             },
             _ => {
                 let id = LockRequestId(request.id.0);
-                self.converts.insert(id, request);
+                self.converts.insert(id, (now, request));
                 self.namespace.handle_convert(now, id, export, &lock);
             }
         }
@@ -162,6 +177,7 @@ impl Locks {
         while let Some(output) = self.namespace.poll_output() {
             match output {
                 Output::Reply { request, status, reply, lvb } => {
+                    traced::told(&self.name, status, &reply);
                     self.reply(now, server, request, LockAnswer { status, reply, lvb });
                 }
                 Output::Callback(callback) => self.call(now, server, &callback),
@@ -190,12 +206,20 @@ impl Locks {
     fn reply(&mut self, now: Time, server: &mut Server, id: LockRequestId, answer: LockAnswer) {
         if let Some(waiting) = self.enqueues.remove(&id) {
             let _ = waiting.send(answer);
-        } else if let Some(request) = self.converts.remove(&id) {
+        } else if let Some((begun, request)) = self.converts.remove(&id) {
+            traced::answered(&self.name, &request, Some(answer.status), now.since(begun));
             server.reply(now, RequestId(id.0), message_of(&request, &answer));
         }
     }
 
+    fn refuse(&self, now: Time, server: &mut Server, request: &Request, errno: Errno) {
+        let status = Status::failed(errno);
+        traced::answered(&self.name, request, Some(status), Duration::ZERO);
+        server.reply(now, request.id, Message::error(request.message.format(), status));
+    }
+
     fn call(&mut self, now: Time, server: &mut Server, callback: &Callback) {
+        traced::called(&self.name, callback);
         let lock = &callback.lock.lock;
         let kind = lock.resource.kind;
         let is_on_data = kind == LockType::IBITS && lock.policy.inodebits().bits == InodeBits::DOM;
@@ -257,9 +281,4 @@ pub(crate) fn message_of(request: &Request, answer: &LockAnswer) -> Message<'sta
         Some(lvb) => message.with(&OST_LVB, &lvb),
         None => message,
     }
-}
-
-fn refuse(now: Time, server: &mut Server, request: &Request, errno: Errno) {
-    let reply = Message::error(request.message.format(), Status::failed(errno));
-    server.reply(now, request.id, reply);
 }

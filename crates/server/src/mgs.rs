@@ -18,6 +18,7 @@ use crate::context::{Context, LockWanted};
 use crate::locks::enqueue;
 use crate::memory::{Memories, Memory};
 use crate::target::{Answer, Operation, Target};
+use crate::traced;
 
 /// The keys of the configurations.
 const CONFIGURATIONS: Space = Space::new(0x10);
@@ -169,6 +170,7 @@ impl From<Errno> for Refused {
 
 /// Calls the locks of those back who have read something: they read it again.
 pub(crate) async fn call_back(context: Context, changed: Changed) {
+    traced::configured("MGS", format_args!("{changed} has changed: it is read again"));
     let resource: ResourceId = changed.resource();
     let (kind, mode) = (LockType::PLAIN, LockMode::EX);
     let (policy, discards_data) = (Policy::default(), false);

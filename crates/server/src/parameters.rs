@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::changelogs::Changelogs;
 use crate::roster::{Roster, Service};
 use crate::run::TargetHost;
-use crate::timing;
+use crate::{timing, traced};
 
 /// The parameters of the targets of a node, which has none of them after its end.
 pub struct Parameters {
@@ -155,6 +155,7 @@ impl Parameters {
             if pattern.starts_with("osc.") && pattern.ends_with(".active") {
                 continue;
             }
+            traced::configured(name, format_args!("its log has {pattern}={value}"));
             let of_node = timing::set(&self.running, pattern, value);
             let set = of_node.and_then(|set| match set.is_empty() {
                 true => self.set_of(target, pattern, value),

@@ -23,6 +23,7 @@ use crate::context::{Command, Commands, Context, Lock, Work};
 use crate::locks::{Locks, Wanted};
 use crate::recovering::{self, Recovering};
 use crate::target::{Answer, Target};
+use crate::traced;
 
 /// The targets of a node, as a service of LNet.
 pub struct Targets {
@@ -346,6 +347,7 @@ impl Targets {
         let context = self.context(target);
         // The server has the same targets.
         let Some(entry) = self.targets.get_mut(&target) else { return };
+        traced::begun(&entry.name, &request);
         if matches!(request.message.body.opcode, Opcode::LDLM_CANCEL | Opcode::LDLM_CONVERT) {
             return entry.locks.execute(now, &mut self.server, request);
         }
@@ -376,9 +378,7 @@ impl Targets {
                 locks.namespace().handle_local_convert(now, handle, keep);
             }
             Command::Unlock(handle) => locks.namespace().handle_local_cancel(now, &[handle]),
-            Command::GiveUp(export, given_up) => {
-                locks.namespace().handle_cancel_list(now, export, &given_up);
-            }
+            Command::GiveUp(export, given_up) => locks.give_up(now, export, &given_up),
             Command::Enqueue(enqueue, waiting) => locks.enqueue(now, *enqueue, waiting),
             Command::Transfer(request, bulk, parts_max, waiting) => {
                 self.transfers.insert(request, waiting);
@@ -402,16 +402,26 @@ impl Targets {
 
     fn answer(&mut self, now: Time, target: TargetId, id: RequestId, answer: Answer) {
         let Some((begun, request)) = self.requests.remove(&id) else { return };
-        let Some(Entry { target: of, kind, .. }) = self.targets.get(&target) else { return };
+        let Some(Entry { name, target: of, kind, .. }) = self.targets.get(&target) else { return };
         if of.ended().is_some() {
             // What was done may be lost: the client sends it again when the target is back.
             return self.server.discard(now, id);
         }
-        if let Answer::Reply(reply) | Answer::Difficult(reply, _) = &answer {
-            let took = now.since(begun);
+        let took = now.since(begun);
+        let reply = match &answer {
+            Answer::Reply(reply) | Answer::Difficult(reply, _) => Some(reply),
+            Answer::None => None,
+        };
+        traced::answered(name, &request, reply.map(|reply| reply.body.status), took);
+        let opcode = request.message.body.opcode;
+        let is_disconnect = opcode == kind.disconnect().opcode;
+        if let Some(reply) = reply {
             of.answered(&request, reply, took);
+            if opcode.is_connect() || is_disconnect {
+                let client = self.server.exports().get(request.export).map(|export| export.client);
+                traced::connection(name, &request, client.unwrap_or_default(), reply.body.status);
+            }
         }
-        let is_disconnect = request.message.body.opcode == kind.disconnect().opcode;
         match answer {
             Answer::Reply(reply) => {
                 let is_ok = reply.body.status == Status::OK;
@@ -440,10 +450,10 @@ impl Entry {
     fn new(config: TargetsConfig) -> Self {
         let TargetsConfig { name, target, kind, locks, key } = config;
         Self {
+            locks: Locks::new(name.clone(), locks, key),
             name,
             target,
             kind,
-            locks: Locks::new(locks, key),
             tasks: Tasks::new(),
             committed: 0,
             durable: BTreeMap::new(),

@@ -22,8 +22,12 @@ const MARK_MAX: usize = 255;
 pub(super) enum Command {
     /// Print the debug log of the node, which is empty then
     ///
-    /// It has the latest lines, 5 MB of them: "set_param debug_mb=N" changes that while the node runs. "set_param
-    /// debug=+net" adds a line for each message; warnings, errors and what is for the administrator are always there.
+    /// It has the latest lines, 5 MB of them: "set_param debug_mb=N" changes that while the node runs. Warnings, errors
+    /// and what is for the administrator are always there. "set_param debug=+TYPE" adds lines of a type: net (each
+    /// message), neterror (messages that are dropped), rpctrace (each request of a target, its result and how long it
+    /// took), dlmtrace (locks of targets: requests, grants, callbacks, cancels), ha (clients that connect and disconnect),
+    /// config (configurations that are changed, registered or applied). A node has nothing of the other types: their
+    /// names are kept in the mask, and have no effect. neterror, ha and config are there from the start.
     #[command(visible_alias = "dk")]
     DebugKernel {
         /// File to write; standard output by default

@@ -10,6 +10,9 @@ use tracing_subscriber::layer::{Context, Filter};
 
 use super::{Log, MARKER, messages};
 
+/// The types that targets of events name.
+const OWN_TYPES: [&str; 4] = ["rpctrace", "dlmtrace", "ha", "config"];
+
 /// The bits of an event in both masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
@@ -32,10 +35,13 @@ impl Kind {
             Level::ERROR => "error",
             Level::WARN => "warning",
             Level::INFO => "console",
-            // Messages that were dropped.
-            Level::DEBUG if subsystem == "lnet" => "neterror",
-            Level::DEBUG => "info",
-            Level::TRACE => "trace",
+            level => match (own_type(target), level) {
+                (Some(named), _) => named,
+                // Messages that were dropped.
+                (None, Level::DEBUG) if subsystem == "lnet" => "neterror",
+                (None, Level::DEBUG) => "info",
+                (None, _) => "trace",
+            },
         };
         Some(Self::named(types, subsystem))
     }
@@ -51,12 +57,23 @@ impl Kind {
     }
 }
 
+/// Returns the type that the end of a target names, such as `fulmar_server::ldlm::dlmtrace`.
+fn own_type(target: &str) -> Option<&str> {
+    let (_, last) = target.rsplit_once("::")?;
+    OWN_TYPES.contains(&last).then_some(last)
+}
+
 /// Returns the subsystem of a module of ours.
 fn subsystem(target: &str) -> Option<&'static str> {
     let (name, module) = target.split_once("::").unwrap_or((target, ""));
     Some(match name.strip_prefix("fulmar_")? {
-        "server" if module.starts_with("osts") => "ost",
-        "server" => "class",
+        "server" => match module.split("::").next() {
+            Some("osts") => "ost",
+            Some("rpc") => "rpc",
+            Some("ldlm") => "ldlm",
+            Some("mgs") => "mgs",
+            _ => "class",
+        },
         "mdt" => "mds",
         "ost" => "filter",
         "mgs" => "mgs",
@@ -111,8 +128,8 @@ impl<S> Filter<S> for Selection {
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let has = |names: &str| self.types() & bits(Masks::Types, names) != 0;
         Some(match () {
-            () if has("net trace") => LevelFilter::TRACE,
-            () if has("neterror info") => LevelFilter::DEBUG,
+            () if has("net trace rpctrace dlmtrace") => LevelFilter::TRACE,
+            () if has("neterror info ha config") => LevelFilter::DEBUG,
             () => LevelFilter::INFO,
         })
     }
@@ -128,11 +145,17 @@ mod tests {
             ("fulmar_net::notices", Some("lnet")),
             ("fulmar_server::osts::link", Some("ost")),
             ("fulmar_server::live", Some("class")),
+            ("fulmar_server::ldlm::dlmtrace", Some("ldlm")),
+            ("fulmar_server::rpc::rpctrace", Some("rpc")),
+            ("fulmar_server::mgs::config", Some("mgs")),
             ("fulmar_mdt", Some("mds")),
             ("hyper::proto", None),
         ] {
             assert_eq!(subsystem(target), expected, "{target}");
         }
+        assert_eq!(own_type("fulmar_server::ldlm::dlmtrace"), Some("dlmtrace"));
+        assert_eq!(own_type("fulmar_server::settings"), None);
         assert_eq!(bits(Masks::Types, "warning console"), 0x200_0400);
+        assert_eq!(bits(Masks::Types, &OWN_TYPES.join(" ")).count_ones(), 4);
     }
 }

@@ -2,6 +2,8 @@
 //! memory, which `lctl dk` prints. Masks select both while the node runs.
 //! Spec: lnet-admin §20.8.
 //!
+//! Targets of events may end with the name of a type, such as `dlmtrace`; those of others have one by their level.
+//!
 //! What a mask leaves out costs nothing: `tracing` asks the filters once for each place in the code, and
 //! again only after a change.
 
@@ -214,6 +216,10 @@ mod tests {
             tracing::info!(target: "fulmar_server", "for the administrator");
             tracing::debug!(target: "fulmar_net", "dropped");
             tracing::trace!(target: messages::TARGET, "a message");
+            tracing::trace!(target: "fulmar_server::rpc::rpctrace", "a request");
+            tracing::trace!(target: "fulmar_server::ldlm::dlmtrace", "a lock");
+            tracing::debug!(target: "fulmar_server::ldlm::ha", "a client");
+            tracing::debug!(target: "fulmar_server::mgs::config", "a log");
             tracing::warn!(target: "hyper", "of others");
             Log::mark("hello world");
         };
@@ -229,12 +235,18 @@ mod tests {
         };
         let dropped = "00000400:00000100:0.0 dropped\n";
         let message = "00000400:00000200:0.0 a message\n";
-        assert_eq!(kept(|_| work()), with(&[dropped]));
+        let request = "00000100:00100000:0.0 a request\n";
+        let lock = "00010000:00010000:0.0 a lock\n";
+        let (client, log) = ("00010000:00080000:0.0 a client\n", "20000000:01000000:0.0 a log\n");
+        assert_eq!(kept(|_| work()), with(&[dropped, client, log]));
         for (mask, more) in [
             (0, &[][..]),
             (0x200, &[message][..]),
             (0x300, &[dropped, message][..]),
-            (u32::MAX, &[dropped, message][..]),
+            (0x10_0000, &[request][..]),
+            (0x1_0000, &[lock][..]),
+            (0x108_0000, &[client, log][..]),
+            (u32::MAX, &[dropped, message, request, lock, client, log][..]),
         ] {
             let lines = kept(|log| {
                 log.set(&log.debug, mask);

@@ -238,6 +238,52 @@ fn the_debug_log_has_what_the_masks_select() {
 }
 
 #[test]
+fn the_debug_log_has_requests_locks_connections_and_configurations() {
+    let lab = Lab::new("debug-targets");
+    let (nid, port) = ("127.0.0.59@tcp", lab.port);
+    let networks = "tcp(127.0.0.59)";
+    let a = lab.up(59, &["fs", "--osts", "1", "--fsname", "lv", "--networks", networks]);
+    let df = format!("lfs df {nid}:/lv --port {port}");
+    a.wait_for_success(&df);
+    for target in ["MDT:0", "OST:0"] {
+        a.wait_for_output(&df, target);
+    }
+    let count = |lines: &[String], start: &str, parts: &[&str]| {
+        let is_one = |line: &&String| {
+            line.starts_with(start) && parts.iter().all(|part| line.contains(part))
+        };
+        lines.iter().filter(is_one).count()
+    };
+    // Types that are kept unless an administrator says otherwise.
+    let before = log_of(&a);
+    let (requests, locks) = ("00000100:00100000 ", "00010000:00010000 ");
+    assert_eq!(count(&before, requests, &[]) + count(&before, locks, &[]), 0, "{before:?}");
+    let connects = ["lv-OST0000: OST_CONNECT of ", " at 127.0.0.1@tcp: ok"];
+    assert!(count(&before, "00010000:00080000 ", &connects) > 0, "{before:?}");
+    let registers = ["lv-MDT0000: registers at ", nid];
+    assert!(count(&before, "20000000:01000000 ", &registers) > 0, "{before:?}");
+
+    a.output("lctl set_param debug=+rpctrace+dlmtrace-ha");
+    a.output(&df);
+    fs::create_dir(lab.path("directory")).unwrap();
+    a.output(&format!("cp -r directory {nid}:/lv/ --port {port}"));
+    a.output("lctl conf_param lv.sys.jobid_var=procname_uid");
+    let lines = log_of(&a);
+    for (start, parts) in [
+        (requests, ["lv-MDT0000: handling MDS_STATFS x", " of 127.0.0.1@tcp"]),
+        (requests, ["lv-MDT0000: handled MDS_STATFS x", " us: ok"]),
+        (requests, ["MGS: handled LDLM_CANCEL x", " us: ok"]),
+        (locks, ["MGS: a client wants a CR PLAIN lock on [0x766c:0x0:0x0].0x0", ", its handle 0x"]),
+        (locks, ["MGS: a CR PLAIN lock on [0x766c:0x0:0x0].0x0", " is granted, handle 0x"]),
+        (locks, ["MGS: LDLM_CANCEL of the lock 0x", ""]),
+        ("20000000:01000000 ", ["MGS: the configuration of lv has changed", ""]),
+    ] {
+        assert!(count(&lines, start, &parts) > 0, "{parts:?} in {lines:#?}");
+    }
+    assert_eq!(count(&lines, "00010000:00080000 ", &[]), 0, "{lines:?}");
+}
+
+#[test]
 fn the_debug_log_is_bounded() {
     let lab = Lab::new("bounded");
     let a = lab.node(2);
