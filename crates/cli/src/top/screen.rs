@@ -1,9 +1,13 @@
 //! The terminal: keys go in, pictures come out.
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use fulmar_top::{Model, View};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::play::Played;
 use super::{Feed, draw, take};
@@ -86,20 +90,51 @@ pub(super) fn pages(view: &View) -> usize {
 
 /// Shows what comes from a feed until the user ends it.
 pub(super) fn run(feed: Feed, speed: f64) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    let failed = |error: io::Error| format!("cannot use the terminal: {error}");
+    // Before the terminal is changed: a signal would leave it so.
+    let ended = ended().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let shown = show(&mut terminal, feed, speed);
+    let shown = show(&mut terminal, feed, speed, &ended);
     let restored = ratatui::try_restore().map_err(failed);
-    shown.and(restored)
+    match ended.load(Relaxed) {
+        // After SIGHUP there may be no terminal any more.
+        true => Ok(()),
+        false => shown.and(restored),
+    }
 }
 
-fn show(terminal: &mut ratatui::DefaultTerminal, mut feed: Feed, speed: f64) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot use the terminal: {error}");
+/// Returns what is set when SIGTERM, SIGINT or SIGHUP comes.
+fn ended() -> io::Result<Arc<AtomicBool>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut hup = signal(SignalKind::hangup())?;
+    drop(entered);
+    let ended = Arc::<AtomicBool>::default();
+    let set = ended.clone();
+    let wait = move || {
+        runtime.block_on(async {
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {}, _ = hup.recv() => {} }
+        });
+        set.store(true, Relaxed);
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(ended)
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    mut feed: Feed,
+    speed: f64,
+    ended: &AtomicBool,
+) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot use the terminal: {error}");
     let mut model = feed.model();
     let mut screen = Screen { note: note(&feed, speed, false), ..Screen::default() };
     let mut view = model.view();
     let mut is_new = true;
-    loop {
+    while !ended.load(Relaxed) {
         if is_new {
             terminal.draw(|frame| draw::all(frame, &view, &mut screen)).map_err(failed)?;
         }
@@ -121,6 +156,7 @@ fn show(terminal: &mut ratatui::DefaultTerminal, mut feed: Feed, speed: f64) -> 
             is_new = true;
         }
     }
+    Ok(())
 }
 
 /// Takes what there is from the feed. Returns whether what is shown changes.

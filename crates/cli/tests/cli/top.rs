@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -93,8 +93,21 @@ fn wrong_requests_and_absent_nodes_say_what_to_do() {
 #[test]
 fn a_terminal_is_drawn_on_and_left_as_it_was() {
     let pair = Pair::start("top-screen");
-    let program = env!("CARGO_BIN_EXE_fulmar");
-    let top = format!("stty rows 40 cols 120; {program} top {} -i 0.2; stty -a", pair.port);
+    on_terminal(&pair, |keys, _| keys.write_all(b"q").unwrap());
+    for signal in ["TERM", "HUP", "INT"] {
+        on_terminal(&pair, |_, pid| {
+            let killed = Command::new("kill").args(["-s", signal, pid]).status().unwrap();
+            assert!(killed.success(), "{signal}");
+        });
+    }
+}
+
+/// Runs the command on a terminal until `end`, which gets its keys and its process, has ended it.
+fn on_terminal(pair: &Pair, end: impl FnOnce(&mut ChildStdin, &str)) {
+    let (program, port) = (env!("CARGO_BIN_EXE_fulmar"), &pair.port);
+    let file = pair.lab.path("pid");
+    let top = format!("echo $$ > {}; exec {program} top {port} -i 0.2", file.display());
+    let top = format!("stty rows 40 cols 120; sh -c '{top}'; echo status $?; stty -a");
     let child = Command::new("script")
         .args(["-qefc", &top, "/dev/null"])
         .env("TERM", "xterm")
@@ -127,9 +140,10 @@ fn a_terminal_is_drawn_on_and_left_as_it_was() {
     wait_for("127.0.0.3@tcp");
     keys.write_all(b" ").unwrap();
     wait_for("PAUSED");
-    keys.write_all(b"q").unwrap();
+    end(&mut keys, std::fs::read_to_string(file).unwrap().trim());
     // The alternate screen is left, and lines are edited again.
     wait_for("\u{1b}[?1049l");
+    wait_for("status 0");
     wait_for(" icanon");
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
