@@ -123,6 +123,23 @@ impl Context {
         self.query(form, op, object, operation, |()| 0)
     }
 
+    /// The same for what may be absent, which the node tells by `errno`. For Lustre's tool that is no failure.
+    pub(crate) fn execute_if_there<O: Operation<Reply = ()>>(
+        &self,
+        (op, object): (&str, &str),
+        operation: &O,
+        (errno, hint): (Errno, &str),
+    ) -> Status {
+        match self.client.call(operation) {
+            Ok(()) => 0,
+            Err(CallError::Refused(error)) if error.is(errno) => {
+                self.tell(op, object, &format!("# hint: {hint}\n"), errno);
+                0
+            }
+            Err(error) => self.failed(Form::Listing, op, object, error),
+        }
+    }
+
     /// Prints a report.
     pub(crate) fn show(&self, report: &Report) -> Status {
         print(&match self.json {

@@ -140,6 +140,11 @@ impl DelayArgs {
 }
 
 impl DelArgs {
+    /// Returns whether no rule is selected.
+    pub(crate) fn selects_none(&self) -> bool {
+        !self.all && self.between.source.is_none() && self.between.dest.is_none()
+    }
+
     pub(crate) fn request(&self, action: FaultAction) -> Result<FaultDel, String> {
         let any = (NidMatch::Any, NidMatch::Any);
         let (source, target) = if self.all { any } else { self.between.both(action)? };

@@ -94,6 +94,12 @@ impl Daemon {
         Ok(())
     }
 
+    /// Returns whether a peer is this node. A kernel has a peer for itself; here there is nothing to know about it.
+    fn is_itself(&self, primary: Nid, nids: &[Nid]) -> bool {
+        let own = self.meant(|_| true);
+        own.contains(&primary) && nids.iter().all(|nid| own.contains(nid))
+    }
+
     /// Returns the NIs that a command selects.
     fn meant(&self, keep: impl Fn(&NiSpec) -> bool) -> Vec<Nid> {
         self.networks.all().iter().filter(|spec| keep(spec)).map(|spec| spec.nid).collect()
@@ -246,9 +252,7 @@ impl Admin for Daemon {
 
     fn peer_add(&self, request: PeerAdd) -> Result<()> {
         let config::PeerConf { primary, multi_rail, nids } = request.peer;
-        let own = self.meant(|_| true);
-        if own.contains(&primary) && nids.iter().all(|nid| own.contains(nid)) {
-            // A kernel has a peer for itself; here there is nothing to know about it.
+        if self.is_itself(primary, &nids) {
             return Ok(());
         }
         self.node
@@ -258,6 +262,9 @@ impl Admin for Daemon {
 
     fn peer_del(&self, request: PeerDel) -> Result<()> {
         let PeerDel { primary, nids, .. } = request;
+        if self.is_itself(primary, &nids) {
+            return Ok(());
+        }
         let descr =
             if nids.is_empty() { "failed to del primary peer" } else { "failed to del peer" };
         self.node.peer_del(primary, &nids).map_err(|errno| AdminError::new(errno, descr))

@@ -34,12 +34,18 @@ impl Daemon {
         routes.iter().try_for_each(add)
     }
 
+    /// Removes routes. One that is absent does not keep the others from it.
     pub(super) fn delete_routes(&self, routes: &[RouteConf]) -> Result<()> {
-        let delete = |route: &RouteConf| {
-            let (net, gateway) = (Some(route.net), Some(route.gateway));
-            self.node.route_del(net, gateway).map_err(|errno| AdminError::route_del(errno, route))
-        };
-        routes.iter().try_for_each(delete)
+        let mut absent = None;
+        for route in routes {
+            match self.node.route_del(Some(route.net), Some(route.gateway)) {
+                Err(Errno::ENOENT) => {
+                    absent.get_or_insert_with(|| AdminError::route_del(Errno::ENOENT, route));
+                }
+                done => done.map_err(|errno| AdminError::route_del(errno, route))?,
+            }
+        }
+        absent.map_or(Ok(()), Err)
     }
 
     /// Adds a route of an lnet.conf at the start. An identical existing route is not an

@@ -160,7 +160,12 @@ impl Command {
                     lnd_timeout: given(lnd_timeout),
                     enabled: state.map(|switch| switch == Switch::Up),
                 };
-                context.execute(Form::Listing, "set", "net", &request)
+                if state.is_some() {
+                    return context.execute(Form::Listing, "set", "net", &request);
+                }
+                let hint =
+                    "there is no such interface: \"lnetctl net show\" lists those of this node";
+                context.execute_if_there(("set", "net"), &request, (Errno::ENODEV, hint))
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::{AdminError, CallError, PeerAdd, PeerDel, PeerSet, PeerShow};
+use fulmar_control::api::{AdminError, PeerAdd, PeerDel, PeerSet, PeerShow};
 use fulmar_control::config::{PeerConf, nid_list};
 use fulmar_control::show::{self, exit};
 use fulmar_lnet_wire::Nid;
@@ -112,22 +112,11 @@ impl Command {
                 // A negative value stands for no change.
                 let health = health.and_then(|health| u32::try_from(health).ok());
                 let request = PeerSet { nid, health, state };
-                match context.client.call(&request) {
-                    // For Lustre's tool that is no failure.
-                    Err(CallError::Refused(error))
-                        if state.is_none() && error.is(Errno::ENOENT) =>
-                    {
-                        context.tell(
-                            "set",
-                            "peer",
-                            "# hint: there is no such peer\n",
-                            Errno::ENOENT,
-                        );
-                        0
-                    }
-                    Err(error) => context.failed(Form::Listing, "set", "peer", error),
-                    Ok(()) => 0,
+                if state.is_some() {
+                    return context.execute(Form::Listing, "set", "peer", &request);
                 }
+                let absent = (Errno::ENOENT, "there is no such peer");
+                context.execute_if_there(("set", "peer"), &request, absent)
             }
         }
     }

@@ -87,7 +87,9 @@ impl Command {
                 Some(status) => status,
                 None => match which.routes() {
                     Ok(routes) => {
-                        context.execute(Form::Listing, "del", "route", &RouteDel { routes })
+                        let hint = "there is no such route: \"lnetctl route show\" lists them";
+                        let absent = (Errno::ENOENT, hint);
+                        context.execute_if_there(("del", "route"), &RouteDel { routes }, absent)
                     }
                     Err(error) => context.refuse(Form::Listing, "del", "route", &error),
                 },

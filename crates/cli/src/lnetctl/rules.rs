@@ -169,6 +169,11 @@ fn delete(args: &DelArgs, action: FaultAction, context: &Context) -> Status {
             context.tell("del", "fault", &text, Errno::ENOENT);
             exit::of_errno(-Errno::ENOENT.0)
         }),
+        Err(error) if args.selects_none() => {
+            let text = format!("{error}, or --all\n");
+            context.tell("del", "fault", &text, Errno::EINVAL);
+            exit::BAD_PARAM
+        }
         Err(error) => wrong(&error, context),
     }
 }

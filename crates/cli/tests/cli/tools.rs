@@ -182,11 +182,6 @@ const REFUSED: &[(&str, i32, &str)] = &[
         234,
         "errno: -13\n      descr: ! \"setting @lo not allowed\"\n",
     ),
-    (
-        "lnetctl route del --net tcp8 --gateway 10.0.0.9@tcp",
-        234,
-        "---\ndel:\n-     route:\n      errno: -2\n      descr: ! \"failed to delete route\"\n",
-    ),
     ("lnetctl net set --nid 10.0.0.7@tcp --state down", 234, "errno: -19\n"),
     ("lnetctl debug recovery", 234, "# hint: select NIDs: --local for "),
     ("lctl add_route 10.0.0.9@tcp", 1, "You must say '--net <network>' before 'add_route'\n"),

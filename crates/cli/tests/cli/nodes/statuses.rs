@@ -37,6 +37,9 @@ const COMMANDS: &[(Compare, &str)] = &[
     (Text, "udsp add --src tcp --priority -1"),
     (Status, "udsp add --src bogus@@"),
     (Status, "udsp add --src tcp --rte 10.99.0.2@tcp"),
+    (Status, "peer add --prim_nid 10.99.0.1@tcp --nid 10.99.0.1@tcp"),
+    (Text, "peer del --prim_nid 10.99.0.1@tcp"),
+    (Text, "route del --net tcp8 --gateway 10.99.0.55@tcp"),
     (Text, "route del --net tcp8"),
     (Text, "route add --net tcp8 --gateway 10.99.0.55@tcp --priority -1"),
     (Text, "route add --net tcp8 --gateway 10.99.0.55@tcp --hop -1"),
@@ -54,6 +57,8 @@ const COMMANDS: &[(Compare, &str)] = &[
     (Text, "peer set --all --health -1"),
     (Text, "net set --all --health -1"),
     (Text, "net set --nid 10.99.0.1@tcp --conns-per-peer 128"),
+    (Text, "net set --nid 10.99.0.99@tcp --health 500"),
+    (Text, "net set --net tcp9 --lnd-timeout 20"),
     (Text, "net set --net tcp --lnd-timeout -1"),
     (Text, "net set --lnd-timeout 20"),
     (Text, "net add --net tcp7 --if eth0 --cpt [9]"),
@@ -104,6 +109,7 @@ const COMMANDS: &[(Compare, &str)] = &[
     (Text, "fault drop add -s *@tcp -d *@tcp -r 10 -p 64"),
     (Text, "fault drop del -s 10.99.0.9@tcp -d 10.99.0.9@tcp"),
     (Text, "fault drop del -a"),
+    (Status, "fault drop del"),
     (Text, "fault delay add -s *@tcp -d *@tcp -r 10 -l 0"),
     (Status, "debug recovery"),
     (Status, "debug nidlist bogus"),
@@ -112,6 +118,74 @@ const COMMANDS: &[(Compare, &str)] = &[
     (Status, "lnet configure"),
     (Status, "lnet unconfigure"),
 ];
+
+/// Where the status of the kernel node is 0 although nothing was done that was asked for, what it is here, and why.
+const DIFFERENT: &[(&str, i32, &str)] = &[
+    ("udsp add --priority 1", 234, "the kernel's tool prints its help, and adds no rule"),
+    ("peer set --health 500", 234, "no peer is selected, and none is changed"),
+    ("net show -v -1", 234, "the kernel's tool prints its help instead of networks"),
+    ("net show --bogus", 234, "the kernel's tool prints its help instead of networks"),
+];
+
+#[test]
+fn what_does_nothing_is_refused_where_the_kernel_node_has_only_help() {
+    let lab = Lab::new("different");
+    let node = lab.node(2);
+    for (command, status, why) in DIFFERENT {
+        assert_eq!(recorded(&format!("lnetctl {command}")).1, 0, "{command}");
+        assert_eq!(node.run(&format!("lnetctl {command}")).0, *status, "{command}: {why}");
+    }
+}
+
+#[test]
+fn ranges_of_nids_are_added_to_a_peer_and_removed() {
+    let lab = Lab::new("ranges");
+    let node = lab.node(2);
+    let peer = "--prim_nid 10.9.0.1@tcp --ip2nets";
+    assert_eq!(node.output(&format!("lnetctl peer add {peer} 10.9.[0-1].[2-3]@tcp")), "");
+    let nids = || {
+        let shown = node.output("lnetctl peer show");
+        let nids = shown.lines().filter_map(|line| line.trim_start().strip_prefix("-     nid: "));
+        let mut nids: Vec<String> = nids.map(str::to_owned).collect();
+        nids.sort();
+        nids
+    };
+    let all = ["10.9.0.1@tcp", "10.9.0.2@tcp", "10.9.0.3@tcp", "10.9.1.2@tcp", "10.9.1.3@tcp"];
+    assert_eq!(nids(), all, "{}", node.output("lnetctl peer show"));
+    assert_eq!(node.output(&format!("lnetctl peer del {peer} 10.9.1.[2-3]@tcp")), "");
+    assert_eq!(nids(), all[..3]);
+    let (status, _, err) = node.run(&format!("lnetctl peer add {peer} 10.9.[3-1].2@tcp"));
+    assert!(status == 234 && err.contains("descr: ! \"invalid NIDs list\""), "{err}");
+    assert_eq!(nids(), all[..3]);
+}
+
+#[test]
+fn imports_report_errors_in_either_form() {
+    let lab = Lab::new("old-api");
+    let node = lab.node(2);
+    let text = "route:\n  - net: tcp8\n    gateway: 127.0.0.5@tcp\n\
+                net:\n  - net type: tcp7\n    local NI(s):\n      - interfaces:\n          0: none0\n";
+    std::fs::write(lab.path("conf.yaml"), text).unwrap();
+    for (option, form) in [("", "add:\n-     net:\n"), ("--old-api", "add:\n    - net:\n")] {
+        let (status, out, err) = node.run(&format!("lnetctl import {option} conf.yaml"));
+        assert_eq!(status, 1, "{out}{err}");
+        assert!(err.contains(form), "{option}: {err}");
+        assert!(node.output("lnetctl route show").contains("net: tcp8"));
+        node.output("lnetctl route del --net tcp8 --gateway 127.0.0.5@tcp");
+        assert_eq!(node.output("lnetctl route show"), "");
+    }
+}
+
+#[test]
+fn of_several_routes_those_that_are_there_are_removed() {
+    let lab = Lab::new("routes-del");
+    let node = lab.node(2);
+    node.output("lnetctl route add --net tcp8 --gateway 127.0.0.[5,7]@tcp");
+    let (status, out, err) = node.run("lnetctl route del --net tcp8 --gateway 127.0.0.[4-7]@tcp");
+    assert_eq!((status, out.as_str()), (0, ""));
+    assert_eq!(err, "# hint: there is no such route: \"lnetctl route show\" lists them\n");
+    assert_eq!(node.output("lnetctl route show"), "");
+}
 
 #[test]
 fn commands_have_the_status_and_the_errors_of_a_kernel_node() {
