@@ -146,6 +146,8 @@ mod tests {
             uuid: format!("{name}_UUID"),
             directory: "/srv/ost".to_owned(),
             clients: 3,
+            in_hand: 0,
+            queued: 0,
             has_stopped,
             error: error.map(str::to_owned),
         };

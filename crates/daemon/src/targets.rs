@@ -92,13 +92,15 @@ impl Daemon {
             return vec![];
         };
         let served = devices.all().into_iter().map(|device| {
-            let Device { kind, name, uuid, directory, clients, ended } = device;
+            let Device { kind, name, uuid, directory, clients, in_hand, queued, ended } = device;
             show::Target {
                 kind: kind.to_owned(),
                 name,
                 uuid,
                 directory: directory.display().to_string(),
                 clients,
+                in_hand,
+                queued,
                 has_stopped: ended.is_some(),
                 error: ended,
             }
@@ -106,7 +108,18 @@ impl Daemon {
         let unserved = devices.unserved().into_iter().map(|Unserved { directory, why }| {
             let [kind, name, uuid] = ["-"; 3].map(str::to_owned);
             let (directory, error) = (directory.display().to_string(), Some(why));
-            show::Target { kind, name, uuid, directory, clients: 0, has_stopped: false, error }
+            let (clients, in_hand, queued, has_stopped) = (0, 0, 0, false);
+            show::Target {
+                kind,
+                name,
+                uuid,
+                directory,
+                clients,
+                in_hand,
+                queued,
+                has_stopped,
+                error,
+            }
         });
         served.chain(unserved).collect()
     }

@@ -30,6 +30,10 @@ pub struct Device {
     pub directory: PathBuf,
     /// How many clients are connected, also other targets.
     pub clients: usize,
+    /// How many of their requests are executed now.
+    pub in_hand: usize,
+    /// How many of their requests wait for that.
+    pub queued: usize,
     /// Why it is not served any more.
     pub ended: Option<String>,
 }
@@ -72,7 +76,8 @@ impl Devices {
             let exports = targets.server().exports().iter();
             let own = exports.filter(|(_, one)| one.target == target && one.is_connected());
             let clients = own.count();
-            Device { clients, ended: targets.why_ended(target), ..listed.device }
+            let (in_hand, queued) = (targets.in_hand(target), targets.server().queued(target));
+            Device { clients, in_hand, queued, ended: targets.why_ended(target), ..listed.device }
         };
         let served = self.roster.served();
         let all = self.running.call(|targets, _| {

@@ -18,7 +18,8 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::changelogs::Changelogs;
-use crate::roster::{Roster, Service};
+use crate::devices::Device;
+use crate::roster::{Listed, Roster, Service};
 use crate::run::TargetHost;
 use crate::{timing, traced};
 
@@ -77,6 +78,7 @@ impl Parameters {
             let (name, exports) = (&listed.device.name, self.exports(*target));
             let count = exports.values().map(Vec::len).sum();
             let moment = Moment { now: now(), started: self.started, exports: count };
+            all.extend(self.locks_of(*target, listed, is_wanted));
             match &listed.service {
                 Service::Mgs(_) => {}
                 Service::Mdt(mdt) => {
@@ -178,6 +180,20 @@ impl Parameters {
     pub(crate) fn forget_cached(&self, target: TargetId) {
         // A node that has failed has no clients.
         let _ = self.running.call(|targets, now| targets.call_back_all(now, target));
+    }
+
+    /// Returns how many locks clients and operations of a target have, or wait for.
+    fn locks_of(&self, target: TargetId, listed: &Listed, is_wanted: Wanted<'_>) -> Option<Named> {
+        let Device { name, uuid, .. } = &listed.device;
+        let space = match &listed.service {
+            Service::Mgs(_) => name.clone(),
+            Service::Mdt(_) => format!("mdt-{uuid}"),
+            Service::Ost(_) => format!("filter-{uuid}"),
+        };
+        let name = ["ldlm", "namespaces", &space, "lock_count"].map(str::to_owned).to_vec();
+        // A node that has failed has no locks.
+        let count = || self.running.call(move |targets, _| targets.locks_of(target)).ok();
+        is_wanted(&name).then(count).flatten().map(|count| (name, format!("{count}\n")))
     }
 
     /// Returns the exports of a target by the nodes of its clients.

@@ -123,6 +123,8 @@ fn device(opened: &Opened) -> Device {
         uuid: opened.label.uuid(),
         directory: opened.directory.clone(),
         clients: 0,
+        in_hand: 0,
+        queued: 0,
         ended: None,
     }
 }

@@ -245,6 +245,16 @@ impl Targets {
         self.targets.values().map(|entry| entry.locks.len()).sum()
     }
 
+    /// The same of one target.
+    pub(crate) fn locks_of(&self, target: TargetId) -> usize {
+        self.targets.get(&target).map_or(0, |entry| entry.locks.len())
+    }
+
+    /// Returns how many operations of requests of a target are under way.
+    pub(crate) fn in_hand(&self, target: TargetId) -> usize {
+        self.requests.values().filter(|(_, request)| request.target == target).count()
+    }
+
     /// Checks the invariants of all tables.
     ///
     /// # Errors

@@ -35,7 +35,10 @@ pub fn describe(targets: &mut [Target], parameters: &[Parameter]) {
         let parts: Vec<&str> = name.iter().map(String::as_str).collect();
         let number = || text.trim().parse::<u64>().unwrap_or(0);
         if let ["ldlm", "namespaces", space, "lock_count"] = parts[..] {
-            let own = targets.iter_mut().find(|one| space.contains(one.name.as_str()));
+            // That of an MGS has its name.
+            let named = space.strip_prefix("mdt-").or(space.strip_prefix("filter-"));
+            let named = named.and_then(|uuid| uuid.strip_suffix("_UUID")).unwrap_or(space);
+            let own = targets.iter_mut().find(|one| one.name == named);
             own.into_iter().for_each(|one| one.locks = Some(number()));
             continue;
         }
@@ -139,7 +142,7 @@ mod tests {
 
     #[test]
     fn targets_have_their_counters_and_sizes() {
-        let mut targets = ["lv-OST0000", "lv-MDT0000"]
+        let mut targets = ["lv-OST0000", "lv-MDT0000", "MGS"]
             .map(|name| Target { name: name.into(), ..Target::default() });
         describe(
             &mut targets,
@@ -148,6 +151,9 @@ mod tests {
                 of("obdfilter/lv-OST0000/kbytestotal", "1024\n"),
                 of("obdfilter/lv-OST0000/kbytesavail", "many\n"),
                 of("ldlm/namespaces/filter-lv-OST0000_UUID/lock_count", "12\n"),
+                of("ldlm/namespaces/filter-xlv-OST0000_UUID/lock_count", "13\n"),
+                of("ldlm/namespaces/mdt-lv-MDT0000_UUID/lock_count", "14\n"),
+                of("ldlm/namespaces/MGS/lock_count", "15\n"),
                 of("obdfilter/lv-OST0009/stats", STATS),
             ],
         );
@@ -161,6 +167,7 @@ mod tests {
             (1024, 0, Some(12))
         );
         assert_eq!(targets[1].counters, []);
+        assert_eq!((targets[1].locks, targets[2].locks), (Some(14), Some(15)));
     }
 
     #[test]

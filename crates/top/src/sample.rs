@@ -140,6 +140,10 @@ values! {
         /// Why it is not served, if it is not.
         error: Option<String>,
         clients: u64,
+        /// Requests of clients that are executed now.
+        in_hand: u64,
+        /// Requests of clients that wait for that.
+        queued: u64,
         counters: Vec<Counter>,
         size_kib: u64,
         free_kib: u64,
@@ -263,7 +267,8 @@ impl Sample {
             *number = (*number).clamp(-NUMBER_MAX, NUMBER_MAX);
         }
         for one in &mut self.targets {
-            for number in [&mut one.size_kib, &mut one.free_kib, &mut one.granted] {
+            let sizes = [&mut one.size_kib, &mut one.free_kib, &mut one.granted];
+            for number in sizes.into_iter().chain([&mut one.in_hand, &mut one.queued]) {
                 *number = (*number).min(most);
             }
         }

@@ -128,6 +128,9 @@ fn targets_and_mounts_have_rates_of_their_own() {
             ],
             size_kib: 1000,
             free_kib: 20,
+            clients: 3,
+            in_hand: 2,
+            queued: 1,
             locks: Some(7),
             ..Target::default()
         };
@@ -156,7 +159,9 @@ fn targets_and_mounts_have_rates_of_their_own() {
     let operations = table("Operations").unwrap();
     assert_eq!(operations.rows[0].cells, ["lv-OST0000", "read", "5", "300 µs"]);
     assert_eq!(operations.rows[1].cells, ["lv-OST0000", "read_bytes", "1", "1 MiB"]);
-    assert_eq!(table("Targets").unwrap().rows[0].mark, Mark::Warn, "2 % are free");
+    let targets = table("Targets").unwrap();
+    assert_eq!(targets.rows[0].mark, Mark::Warn, "2 % are free");
+    assert_eq!(targets.rows[0].cells[3..7], ["3", "2", "1", "7"], "clients, RPCs, queued, locks");
     assert_eq!(table("Mounts").unwrap().rows[0].cells[4..7], ["3", "4", "51 ms"]);
 }
 
@@ -227,6 +232,8 @@ fn any_sample() -> impl Strategy<Value = Sample> {
                 size_kib: n[4],
                 free_kib: n[5],
                 files: n[6],
+                in_hand: n[4],
+                queued: n[5],
                 locks: Some(n[7]),
                 ..Target::default()
             };

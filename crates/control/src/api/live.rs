@@ -210,6 +210,8 @@ pub(super) fn targets(admin: &dyn Admin) -> Result<Vec<Target>, AdminError> {
         kind: one.kind,
         error: one.error,
         clients: one.clients as u64,
+        in_hand: one.in_hand as u64,
+        queued: one.queued as u64,
         ..Target::default()
     };
     let mut targets: Vec<Target> =

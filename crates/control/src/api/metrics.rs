@@ -276,12 +276,19 @@ impl Scrape {
 impl Scrape {
     fn targets(&self, out: &mut Out<'_>) -> fmt::Result {
         let labels = |one: &Target| vec![("target", one.name.clone())];
-        let gauges: [Gauge<Target>; 3] = [
+        let gauges: [Gauge<Target>; 6] = [
             ("fulmar_target_served", "1 if the target is served.", |one| {
                 one.error.is_none().into()
             }),
             ("fulmar_target_clients", "Clients that are connected, also other targets.", |one| {
                 one.clients as i64
+            }),
+            ("fulmar_target_requests", "Requests that are executed.", |one| one.in_hand as i64),
+            ("fulmar_target_requests_queued", "Requests that wait to be executed.", |one| {
+                one.queued as i64
+            }),
+            ("fulmar_target_locks", "Locks that are granted or waited for.", |one| {
+                one.locks.unwrap_or(0) as i64
             }),
             ("fulmar_target_granted_bytes", "What clients may write without asking.", |one| {
                 one.granted as i64

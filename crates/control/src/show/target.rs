@@ -15,6 +15,12 @@ pub struct Target {
     pub directory: String,
     /// How many clients are connected, also other targets.
     pub clients: usize,
+    /// How many of their requests are executed now.
+    #[serde(default)]
+    pub in_hand: usize,
+    /// How many of their requests wait for that.
+    #[serde(default)]
+    pub queued: usize,
     /// Whether it was served before its storage failed.
     pub has_stopped: bool,
     /// Why it is not served.
@@ -25,7 +31,7 @@ pub struct Target {
 /// the target has stopped, or -- if it was never served; then the name is the directory.
 pub fn targets(targets: &[Target]) -> String {
     let line = |(number, target): (usize, &Target)| {
-        let Target { kind, name, uuid, directory, clients, has_stopped, error } = target;
+        let Target { kind, name, uuid, directory, clients, has_stopped, error, .. } = target;
         let (state, name) = match (error, has_stopped) {
             (None, _) => ("UP", name),
             (Some(_), true) => ("ST", name),
@@ -48,6 +54,8 @@ mod tests {
             uuid: if name == "-" { "-".to_owned() } else { format!("{name}_UUID") },
             directory: "/srv/ost1".to_owned(),
             clients: 3,
+            in_hand: 0,
+            queued: 0,
             has_stopped,
             error: error.map(str::to_owned),
         };

@@ -76,6 +76,8 @@ fn serve(node: &FakeNode, name: &str, error: Option<&str>) {
         uuid: format!("{name}_UUID"),
         directory: "ost0".into(),
         clients: 3,
+        in_hand: 2,
+        queued: 1,
         has_stopped: false,
         error: error.map(str::to_owned),
     };

@@ -257,6 +257,13 @@ impl Server {
         self.partitions.get(partition).map(|partition| &partition.stats)
     }
 
+    /// Returns how many requests of the clients of a target wait until they are executed.
+    pub fn queued(&self, target: TargetId) -> usize {
+        let waiting = self.partitions.iter().flat_map(|partition| partition.queue.iter());
+        let exports = waiting.filter_map(|id| self.exports.get(self.requests.get(id.0)?.export?));
+        exports.filter(|export| export.target == target).count()
+    }
+
     pub(super) fn remove_export(&mut self, handle: Handle, why: Eviction) -> bool {
         let Some(gone) = self.exports.remove(handle) else { return false };
         self.evicted(handle, &gone, why);

@@ -284,6 +284,37 @@ fn the_debug_log_has_requests_locks_connections_and_configurations() {
 }
 
 #[test]
+fn the_locks_and_requests_of_targets_are_counted() {
+    let lab = Lab::new("locks");
+    let (port, metrics) = (lab.port, format!("127.0.0.1:{}", lab.port + 1));
+    let networks = ["--networks", "tcp(127.0.0.60)", "--metrics", &metrics];
+    let a = lab.up(60, &[&["fs", "--osts", "1", "--fsname", "lv"][..], &networks].concat());
+    let df = format!("lfs df 127.0.0.60@tcp:/lv --port {port}");
+    a.wait_for_success(&df);
+    for target in ["MDT:0", "OST:0"] {
+        a.wait_for_output(&df, target);
+    }
+    // Nobody has locks now.
+    let spaces = ["MGS", "filter-lv-OST0000_UUID", "mdt-lv-MDT0000_UUID"];
+    let listed = a.output("lctl list_param ldlm.namespaces.*.lock_count");
+    let expected = spaces.map(|space| format!("ldlm.namespaces.{space}.lock_count\n"));
+    let mut lines: Vec<String> = listed.lines().map(|line| line.to_owned() + "\n").collect();
+    lines.sort();
+    assert_eq!(lines, expected);
+    let counts = a.output("lctl get_param -n ldlm.namespaces.*.lock_count");
+    assert!(counts.lines().all(|line| line.parse::<u64>().is_ok()), "{counts}");
+    let top = a.output("top --once -i 0.2");
+    let words = |start: &str| -> Vec<String> {
+        let row =
+            top.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{top}"));
+        row.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(words("target ")[3..7], ["clients", "RPCs", "queued", "locks"]);
+    assert_eq!(words("lv-OST0000 ")[4..7], ["0", "0", "0"], "{top}");
+    assert!(words("MGS ")[6].parse::<u64>().is_ok(), "{top}");
+}
+
+#[test]
 fn the_debug_log_is_bounded() {
     let lab = Lab::new("bounded");
     let a = lab.node(2);
