@@ -83,10 +83,12 @@ impl Condition {
     }
 }
 
-/// Since when requests have gone unanswered, and how long answers usually take.
+/// Since when requests have gone unanswered, how many, and how long answers usually take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Silence {
     since: Option<Time>,
+    /// Requests since the latest sign of life.
+    asked: u32,
     /// The longest of the last answers; older ones count for less and less.
     usual: Duration,
 }
@@ -94,9 +96,11 @@ pub(super) struct Silence {
 impl Silence {
     pub(super) fn asked(&mut self, now: Time) {
         self.since.get_or_insert(now);
+        self.asked = self.asked.saturating_add(1);
     }
 
     pub(super) fn heard(&mut self, now: Time) {
+        self.asked = 0;
         if let Some(since) = self.since.take() {
             self.usual = now.since(since).max(self.usual - self.usual / 8);
         }
@@ -104,8 +108,8 @@ impl Silence {
 
     /// Returns how much others are to be preferred: not at all for a while, then a step more
     /// whenever the silence has doubled, so that of two that are late the one that was heard
-    /// lately wins. A small message is in the socket at once and gives its credit back, so that
-    /// credits do not show that nothing arrives.
+    /// lately wins. What is in a socket has given its credit back, so that credits do not show that
+    /// nothing arrives.
     pub(super) fn doubt(&self, now: Time) -> u32 {
         let Some(since) = self.since else { return 0 };
         let (silent, limit) = (now.since(since), self.limit());
@@ -114,6 +118,13 @@ impl Silence {
             true => 0,
             false => 1 + (silent.as_nanos() / limit.as_nanos()).ilog2(),
         }
+    }
+
+    /// Returns how much others are to be preferred that are not late either: not at all after a few
+    /// requests, then a step more whenever their number has doubled. Otherwise all requests could
+    /// have gone where nothing arrives before that is late.
+    pub(super) fn unanswered(&self) -> u32 {
+        (1 + self.asked.min(ASKED_MAX) / ASKED_FEW).ilog2()
     }
 
     /// Returns several times what an answer takes: while it lasts, half of the new requests go
@@ -126,6 +137,10 @@ impl Silence {
     }
 }
 
+/// So many requests in a row are usual where others are answered.
+const ASKED_FEW: u32 = 4;
+/// How many are counted: after a sign of life so many may go the same way.
+const ASKED_MAX: u32 = 64;
 /// Longer than anything takes that is not under way on a wire.
 const LIMIT_MIN: Duration = Duration::from_millis(25);
 /// Longer than an answer takes except on the longest of lines; there, all are alike.

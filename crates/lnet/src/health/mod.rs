@@ -55,8 +55,10 @@ pub(crate) struct PingDue {
 pub(crate) struct Rank {
     /// 0 to [`HEALTH_MAX`].
     pub(crate) value: u32,
-    /// How much others are to be preferred, because requests go unanswered.
+    /// How much others are to be preferred, because answers are late.
     pub(crate) doubt: u32,
+    /// How much others are to be preferred, because many requests are not answered yet.
+    pub(crate) unanswered: u32,
 }
 
 /// The health of all interfaces and of all NIDs of peers.
@@ -97,9 +99,10 @@ impl Health {
     /// Returns what selection needs to know.
     pub(crate) fn rank(&self, now: Time, target: Target) -> Rank {
         let found = self.get(target);
-        found.map_or(Rank { value: 0, doubt: 0 }, |found| Rank {
+        found.map_or(Rank { value: 0, doubt: 0, unanswered: 0 }, |found| Rank {
             value: found.value(),
             doubt: found.silence.doubt(now),
+            unanswered: found.silence.unanswered(),
         })
     }
 

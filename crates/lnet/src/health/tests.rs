@@ -77,6 +77,17 @@ fn doubt_grows_with_the_silence_and_ends_with_an_answer() {
 }
 
 #[test]
+fn requests_since_the_latest_sign_of_life_count() {
+    let mut health = health();
+    let mut after = |requests: usize| {
+        health.heard(at(0), PEER);
+        (0..requests).for_each(|_| health.asked(at(0), PEER));
+        health.rank(at(0), PEER).unanswered
+    };
+    assert_eq!([0, 3, 4, 11, 12, 64, 1000, 0].map(&mut after), [0, 0, 1, 1, 2, 4, 4, 0]);
+}
+
+#[test]
 fn a_removed_target_has_no_health_and_needs_none() {
     let mut health = health();
     health.set(at(0), PEER, 1);

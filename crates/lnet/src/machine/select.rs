@@ -356,6 +356,9 @@ impl Lnet {
 
     /// Returns the network that we share with a peer and that is the best to reach it by.
     /// Spec: lnet-behaviour §10.3.
+    ///
+    /// A kernel does not look for credits here; what waits for one counts, so that messages do not
+    /// queue for a rail while another is idle.
     fn best_shared_net(&self, now: Time, peer: PeerId) -> Option<Net> {
         let nis = self.peers.peer(peer)?.nis();
         let nets = || nis.iter().map(|id| self.peer_net(*id)).filter(|net| self.is_local(*net));
@@ -366,6 +369,7 @@ impl Lnet {
         nets().min_by_key(|net| {
             let on_net = nis.iter().copied().filter(|id| self.peer_net(*id) == *net);
             let theirs = on_net.clone().filter_map(|id| self.peers.ni(id));
+            let credits = on_net.clone().map(|id| self.credits.left_of_peer_ni(id).min(0));
             let ranks = on_net.map(|id| self.health.rank(now, Target::PeerNi(id)));
             let ours = self.nis.iter().filter(|ni| ni.config.nid.net() == *net);
             let up = |ni: &Ni| !ni.fatal && !ni.disabled;
@@ -376,7 +380,8 @@ impl Lnet {
                 theirs.clone().map(|ni| ni.policy().net_priority).min(),
                 Reverse(ours.clone().filter(|ni| up(ni)).map(value).max()),
                 ours.clone().map(|ni| ni.net_priority).min(),
-                ranks.map(|rank| rank.doubt).min(),
+                ranks.map(|rank| (rank.doubt, rank.unanswered)).min(),
+                Reverse(credits.max()),
                 theirs.map(PeerNi::stamp).max(),
                 ours.map(|ni| ni.stamp).max(),
             )
@@ -388,10 +393,10 @@ impl Lnet {
     fn best_ni(&self, now: Time, net: Net) -> Option<NiId> {
         let on_net = self.nis.iter().filter(|ni| ni.config.nid.net() == net);
         let key = |ni: &&Ni| {
-            let Rank { value, doubt } = self.health.rank(now, Target::Ni(ni.id));
+            let Rank { value, doubt, unanswered } = self.health.rank(now, Target::Ni(ni.id));
             let health = Reverse(value);
             let credits = Reverse(self.credits.left_of_ni(ni.id));
-            (ni.disabled, ni.fatal, health, ni.priority, doubt, credits, ni.stamp)
+            (ni.disabled, ni.fatal, health, ni.priority, (doubt, unanswered), credits, ni.stamp)
         };
         best(on_net, key).map(|ni| ni.id)
     }
@@ -432,13 +437,13 @@ impl Lnet {
         ours: Option<Nid>,
     ) -> impl Ord + use<> {
         self.peers.ni(id).map(|ni| {
-            let Rank { value, doubt } = self.health.rank(now, Target::PeerNi(id));
+            let Rank { value, doubt, unanswered } = self.health.rank(now, Target::PeerNi(id));
             (
                 !ni.is_up(),
                 Reverse(value),
                 ni.policy().priority,
                 !ours.is_some_and(|nid| ni.policy().nids.contains(&nid)),
-                doubt,
+                (doubt, unanswered),
                 Reverse(self.credits.left_of_peer_ni(id)),
                 ni.stamp(),
             )

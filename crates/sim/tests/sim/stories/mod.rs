@@ -4,3 +4,4 @@ mod common;
 mod faults;
 mod rails;
 mod routers;
+mod silence;
