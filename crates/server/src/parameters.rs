@@ -74,11 +74,14 @@ impl Parameters {
         let is_wanted: Wanted<'_> = &is_wanted;
         let mut all = self.changelogs.parameters(now().as_secs() as i64);
         let served = self.roster.served();
+        let have_ended = have_ended(&served);
         for (target, listed) in &served {
             let (name, exports) = (&listed.device.name, self.exports(*target));
             let count = exports.values().map(Vec::len).sum();
             let moment = Moment { now: now(), started: self.started, exports: count };
-            all.extend(self.locks_of(*target, listed, is_wanted));
+            if !have_ended {
+                all.extend(self.locks_of(*target, listed, is_wanted));
+            }
             match &listed.service {
                 Service::Mgs(_) => {}
                 Service::Mdt(mdt) => {
@@ -95,10 +98,7 @@ impl Parameters {
                 }
             }
         }
-        let targets = served.iter().map(|(_, one)| &one.service);
-        let mut targets = targets.filter(|one| !matches!(one, Service::Mgs(_))).peekable();
-        let has_ended = targets.peek().is_some() && targets.all(Service::has_ended);
-        let of_node = if has_ended { vec![] } else { timing::all(&self.running) };
+        let of_node = if have_ended { vec![] } else { timing::all(&self.running) };
         let mut all = [of_node, all].concat();
         all.retain(|(name, _)| is_wanted(name));
         all
@@ -210,6 +210,13 @@ impl Parameters {
         // The node has failed.
         found.unwrap_or_default()
     }
+}
+
+/// Returns whether a server has no targets any more.
+fn have_ended(served: &[(TargetId, Listed)]) -> bool {
+    let services = served.iter().map(|(_, listed)| &listed.service);
+    let mut targets = services.filter(|one| !matches!(one, Service::Mgs(_))).peekable();
+    targets.peek().is_some() && targets.all(Service::has_ended)
 }
 
 impl Service {
