@@ -36,11 +36,11 @@ impl Share {
 const READS_MAX: usize = 32;
 /// The most bytes in a row, which a router also writes.
 const BYTES_MAX: usize = 1 << 20;
-/// The bytes of small messages of all connections that are ready: hundreds, whose answers take a few
-/// milliseconds.
-const SMALL_ROUND: usize = 64 << 10;
+/// The bytes of small messages of all connections that are ready: some 170, whose answers take about
+/// a millisecond. Who sends few waits for that long at each step of an RPC.
+const SMALL_ROUND: usize = 16 << 10;
 /// Those of one connection at least, which is worth a read, and at most.
-const SMALL_MIN: usize = 2 << 10;
+const SMALL_MIN: usize = 512;
 const SMALL_MAX: usize = 32 << 10;
 
 #[cfg(test)]
