@@ -26,7 +26,7 @@ fn throughput(plan: &Plan, outcome: &Outcome, formula: Option<f64>) -> Chart {
     let mean = outcome.bytes_per_second / MEGA;
     let mut series = vec![
         curve("simulated", 0, false, simulated),
-        curve("measured mean", 1, false, vec![(from, mean), (to, mean)]),
+        curve("mean after the warm-up", 1, false, vec![(from, mean), (to, mean)]),
     ];
     if let Some(formula) = formula {
         let formula = vec![(0.0, formula / MEGA), (to, formula / MEGA)];
