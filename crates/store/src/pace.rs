@@ -1,15 +1,15 @@
-//! Whether what is read comes from memory, or from a medium that takes its time.
+//! Whether keys come from memory, or from a medium that takes its time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A short read of a file that took so long came from the medium: the system copies a page from its
+/// A read of the keys' file that took so long came from the medium: the system copies a page from its
 /// cache in one or two microseconds.
 const SLOW: Duration = Duration::from_micros(50);
 /// After a slow read, so many questions are answered with no.
 const DOUBTS: u32 = 1000;
 
-/// How the reads of a file go.
+/// How the reads of the keys' file go that the cache of the tree could not answer.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(AtomicU32);
 
