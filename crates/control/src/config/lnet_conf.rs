@@ -118,12 +118,16 @@ impl LnetConf {
     }
 }
 
-fn each<T>(list: &Node<'_>, what: &str, read: impl Fn(&Node<'_>) -> Result<T>) -> Result<Vec<T>> {
+pub(super) fn each<T>(
+    list: &Node<'_>,
+    what: &str,
+    read: impl Fn(&Node<'_>) -> Result<T>,
+) -> Result<Vec<T>> {
     list.items(what)?.iter().map(read).collect()
 }
 
 /// Returns `value`, which is required in the entry at `node`.
-fn required<T>(node: &Node<'_>, key: &str, value: Option<T>) -> Result<T> {
+pub(super) fn required<T>(node: &Node<'_>, key: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| {
         let error = node.place().error(format!("this entry has no \"{key}\""));
         error.with_help(format!("add a line \"{key}: …\" to it"))

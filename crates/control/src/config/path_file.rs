@@ -34,6 +34,7 @@ use fulmar_base::quantity;
 use fulmar_lnet_wire::Net;
 
 use super::diagnostic::{Diagnostic, Source, Text};
+use super::lnet_conf::{boolean, each, required};
 use super::yaml::{self, Node};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
@@ -135,7 +136,7 @@ impl PathFile {
                 continue;
             }
             match key.s {
-                "held" => file.held = switch(value.text(key.s)?)?,
+                "held" => file.held = boolean(value.text(key.s)?)?,
                 "peer_buffer_credits" => {
                     file.peer_buffer_credits = value.text(key.s)?.u32(key.s)?
                 }
@@ -161,10 +162,6 @@ impl PathFile {
     }
 }
 
-fn each<T>(list: &Node<'_>, what: &str, read: impl Fn(&Node<'_>) -> Result<T>) -> Result<Vec<T>> {
-    list.items(what)?.iter().map(read).collect()
-}
-
 fn link(node: &Node<'_>) -> Result<LinkConf> {
     let (mut between, mut rate, mut rtt) = (None, None, Duration::ZERO);
     let (mut loss, mut jitter, mut queue) = (0.0, None, None);
@@ -182,7 +179,7 @@ fn link(node: &Node<'_>) -> Result<LinkConf> {
             }
         }
     }
-    let (between, rate) = (needed(node, "between", between)?, needed(node, "rate", rate)?);
+    let (between, rate) = (required(node, "between", between)?, required(node, "rate", rate)?);
     Ok(LinkConf { between, rate, rtt, loss, jitter, queue })
 }
 
@@ -199,7 +196,7 @@ fn nodes(node: &Node<'_>) -> Result<NodesConf> {
         match key.s {
             "name" => found = Some(name(value)?),
             "count" => count = value.text(key.s)?.number(key.s, 1, NODES_MAX)? as u32,
-            "router" => router = switch(value.text(key.s)?)?,
+            "router" => router = boolean(value.text(key.s)?)?,
             "interfaces" => interfaces = each(value, key.s, interface)?,
             _ => {
                 let known = ["name", "count", "router", "interfaces"];
@@ -208,9 +205,9 @@ fn nodes(node: &Node<'_>) -> Result<NodesConf> {
         }
     }
     if interfaces.is_empty() {
-        return needed(node, "interfaces", None);
+        return required(node, "interfaces", None);
     }
-    Ok(NodesConf { name: needed(node, "name", found)?, count, router, interfaces })
+    Ok(NodesConf { name: required(node, "name", found)?, count, router, interfaces })
 }
 
 fn interface(node: &Node<'_>) -> Result<InterfaceConf> {
@@ -223,7 +220,11 @@ fn interface(node: &Node<'_>) -> Result<InterfaceConf> {
             _ => return Err(key.unknown("key of an interface", &["site", "net", "rate"])),
         }
     }
-    Ok(InterfaceConf { site: needed(node, "site", site)?, net, rate: needed(node, "rate", rate)? })
+    Ok(InterfaceConf {
+        site: required(node, "site", site)?,
+        net,
+        rate: required(node, "rate", rate)?,
+    })
 }
 
 fn load(node: &Node<'_>, all: &[NodesConf]) -> Result<LoadConf> {
@@ -244,7 +245,7 @@ fn load(node: &Node<'_>, all: &[NodesConf]) -> Result<LoadConf> {
             }
         }
     }
-    let (from, to) = (needed(node, "from", from)?, needed(node, "to", to)?);
+    let (from, to) = (required(node, "from", from)?, required(node, "to", to)?);
     Ok(LoadConf { from, to, test, size, concurrency })
 }
 
@@ -272,20 +273,8 @@ fn tcp_net(text: Text<'_>) -> Result<u16> {
     }
 }
 
-fn switch(text: Text<'_>) -> Result<bool> {
-    match text.s {
-        "yes" | "true" => Ok(true),
-        "no" | "false" => Ok(false),
-        _ => Err(text.error(format!("\"{}\" is neither yes nor no", text.s))),
-    }
-}
-
 fn of<T>(text: Text<'_>, parse: fn(&str) -> std::result::Result<T, String>) -> Result<T> {
     parse(text.s).map_err(|error| text.error(error))
-}
-
-fn needed<T>(node: &Node<'_>, key: &str, value: Option<T>) -> Result<T> {
-    value.ok_or_else(|| node.place().error(format!("\"{key}\" is missing here")))
 }
 
 #[cfg(test)]
@@ -329,10 +318,10 @@ loads:
         for (from, to, says) in [
             ("rtt: 50ms", "rrt: 50ms", "6:45: error: unknown key of a link \"rrt\""),
             ("to: server", "to: servers", "12:39: error: unknown name of nodes \"servers\""),
-            ("rate: 10Gbit, rtt", "rtt", "6:7: error: \"rate\" is missing here"),
+            ("rate: 10Gbit, rtt", "rtt", "6:7: error: this entry has no \"rate\""),
             ("net: tcp1", "net: o2ib", "networks of TCP only"),
             ("[east, west]", "[east]", "between two sites"),
-            ("held: yes", "held: maybe", "neither yes nor no"),
+            ("held: yes", "held: maybe", "\"maybe\" is not a boolean"),
             ("loads:", "load:", "unknown key \"load\""),
             ("1Gbit", "fast", "not a valid rate"),
         ] {
