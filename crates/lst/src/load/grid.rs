@@ -9,6 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fulmar_text::{Range, Step};
 use thiserror::Error;
 
 use super::plan::{CONCURRENCY_MAX, size};
@@ -136,39 +137,32 @@ impl Axis {
 
     /// Parses one value or a range of values.
     fn item(self, text: &str) -> Result<Vec<u32>, String> {
-        let Some((low, rest)) = text.split_once("..") else { return Ok(vec![self.value(text)?]) };
-        let Some(at) = rest.find(['x', '+']) else {
-            return Err(format!(
+        let Some(Range { low, high, step }) = Range::split(text) else {
+            return Ok(vec![self.value(text)?]);
+        };
+        let step = step.ok_or_else(|| {
+            format!(
                 "{text:?} has no step: write {text}x2 to multiply by 2, or {text}+{low} to \
                  add {low}"
-            ));
-        };
-        let (high, step) = (&rest[..at], &rest[at + 1..]);
+            )
+        })?;
         let (low, high) = (self.value(low)?, self.value(high)?);
         if low > high {
             let (low, high) = (self.text(low), self.text(high));
             return Err(format!("{low}..{high} is descending: write {high}..{low}"));
         }
-        let mut values = vec![low];
-        let next: Box<dyn Fn(u32) -> u32> = match rest[at..].starts_with('x') {
-            true => {
-                let factor = step.parse::<u32>().ok().filter(|factor| *factor >= 2);
-                let factor = factor
-                    .ok_or_else(|| format!("{step:?} is not a valid factor: write 2 or more"))?;
-                Box::new(move |value| value.saturating_mul(factor))
-            }
-            false => {
-                let step = self.value(step)?;
-                Box::new(move |value| value.saturating_add(step))
-            }
+        let step = match step {
+            Step::Times(factor) => Step::Times(times(factor)?),
+            Step::Plus(more) => Step::Plus(self.value(more)?.into()),
         };
-        let mut value = next(low);
-        while value <= high {
-            values.push(value);
-            value = next(value);
-        }
-        Ok(values)
+        // None is larger than the last one.
+        Ok(step.values(low.into(), high.into()).map(|value| value as u32).collect())
     }
+}
+
+fn times(text: &str) -> Result<u64, String> {
+    let factor = text.parse().ok().filter(|factor| *factor >= 2);
+    factor.ok_or_else(|| format!("{text:?} is not a valid factor: write 2 or more"))
 }
 
 /// A number of bytes in the syntax of the command line: `4k`, `1M`, `1000`.

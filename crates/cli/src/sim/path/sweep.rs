@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use fulmar_study::on_all_cores;
-use fulmar_text::{Table, bit_rate, left, percent, right};
+use fulmar_text::{Range, Step, Table, bit_rate, left, percent, right};
 use serde_json::json;
 
 use super::args::Args;
@@ -30,29 +30,27 @@ impl FromStr for Sweep {
         }
         let mut values = Vec::new();
         for item in list.split(',') {
-            match item.split_once("..") {
+            match Range::split(item) {
                 None => values.push(item.to_owned()),
-                Some((first, rest)) => values.extend(range(first, rest).ok_or_else(wrong)?),
+                Some(range) => values.extend(numbers(range).ok_or_else(wrong)?),
             }
         }
         match values.len() {
             1..=VALUES_MAX => Ok(Self { option: option.to_owned(), values }),
+            0 => Err(format!("{text:?} has no value: write the smaller number first")),
             _ => Err(format!("{text:?} has more than {VALUES_MAX} values")),
         }
     }
 }
 
-/// Returns the numbers of `A..BxM` or `A..B+S`.
-fn range(first: &str, rest: &str) -> Option<Vec<String>> {
-    let (last, step) = rest.split_at(rest.find(['x', '+'])?);
-    let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
-    let by: u64 = step[1..].parse().ok()?;
-    let next = |value: u64| match step.starts_with('x') {
-        true => value.checked_mul(by).filter(|next| *next > value),
-        false => value.checked_add(by).filter(|next| *next > value),
+/// Returns the numbers of a range, one more than can be swept at most.
+fn numbers(range: Range<'_>) -> Option<Vec<String>> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let step = match range.step? {
+        Step::Times(factor) => Step::Times(number(factor)?),
+        Step::Plus(more) => Step::Plus(number(more)?),
     };
-    let all = std::iter::successors(Some(first), |value| next(*value));
-    let all = all.take_while(|value| *value <= last).take(VALUES_MAX + 1);
+    let all = step.values(number(range.low)?, number(range.high)?).take(VALUES_MAX + 1);
     Some(all.map(|value| value.to_string()).collect())
 }
 
@@ -118,7 +116,9 @@ mod tests {
         assert_eq!(values("concurrency=1..10x2,50"), Ok("1 2 4 8 50".to_owned()));
         assert_eq!(values("conns=1..7+3"), Ok("1 4 7".to_owned()));
         assert_eq!(values("rtt=1ms,0.5ms"), Ok("1ms 0.5ms".to_owned()));
-        for wrong in ["rtt", "conns=1..4x1x", "svg=a,b", "conns=1..9999+1", "conns=4..x2"] {
+        for wrong in
+            ["rtt", "conns=1..4x1x", "svg=a,b", "conns=1..9999+1", "conns=4..x2", "conns=4..2+1"]
+        {
             assert!(values(wrong).is_err(), "{wrong}");
         }
     }
