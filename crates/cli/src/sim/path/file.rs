@@ -40,7 +40,6 @@ pub(super) fn plan(args: &Args, file: &Path) -> Result<Plan, String> {
     let loads = loads.collect::<Result<_, String>>()?;
     let settings = args.settings();
     let zc_min_payload = conf.held.then_some(Credits::KERNEL_ZERO_COPY);
-    let zc_min_payload = zc_min_payload.or(settings.credits.zc_min_payload);
     Ok(Plan {
         groups: conf.nodes.iter().map(|nodes| group(nodes, &site)).collect(),
         credits: Credits { zc_min_payload, ..settings.credits },

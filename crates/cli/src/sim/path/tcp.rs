@@ -9,16 +9,7 @@ use fulmar_tune::quantity;
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     key: &'static Key,
-    value: Value,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Value {
-    Bytes(u64),
-    Packets(u32),
-    Control(Control),
-    HyStart(HyStart),
-    Switch(bool),
+    value: String,
 }
 
 /// A setting that exists.
@@ -27,100 +18,54 @@ struct Key {
     name: &'static str,
     /// Its values and its meaning, for people.
     help: &'static str,
-    parse: fn(&str) -> Result<Value, String>,
-    set: fn(&mut Tcp, Value),
+    set: fn(&mut Tcp, &str) -> Result<(), String>,
 }
 
 const KEYS: [Key; 9] = [
     Key {
         name: "window",
         help: "SIZE: data in flight of a connection, that both buffers hold",
-        parse: bytes,
-        set: |tcp, value| {
-            if let Value::Bytes(bytes) = value {
-                (tcp.read_buffer, tcp.write_buffer) = (bytes, bytes);
-            }
-        },
+        set: |tcp, text| bytes(text).map(|size| (tcp.read_buffer, tcp.write_buffer) = (size, size)),
     },
     Key {
         name: "rmem",
         help: "SIZE: the limit of tcp_rmem; half of it is the largest window [6M]",
-        parse: bytes,
-        set: |tcp, value| {
-            if let Value::Bytes(bytes) = value {
-                tcp.read_buffer = (bytes / 2).max(1);
-            }
-        },
+        set: |tcp, text| bytes(text).map(|size| tcp.read_buffer = size / 2),
     },
     Key {
         name: "wmem",
         help: "SIZE: the limit of tcp_wmem, unsent and unacknowledged data [4M]",
-        parse: bytes,
-        set: |tcp, value| {
-            if let Value::Bytes(bytes) = value {
-                tcp.write_buffer = bytes;
-            }
-        },
+        set: |tcp, text| bytes(text).map(|size| tcp.write_buffer = size),
     },
     Key {
         name: "congestion",
         help: "cubic, reno or bbr [cubic]",
-        parse: control,
-        set: |tcp, value| {
-            if let Value::Control(control) = value {
-                tcp.congestion = control;
-            }
-        },
+        set: |tcp, text| control(text).map(|control| tcp.congestion = control),
     },
     Key {
         name: "initial-window",
         help: "PACKETS: the first congestion window [10]",
-        parse: packets,
-        set: |tcp, value| {
-            if let Value::Packets(packets) = value {
-                tcp.initial_window = packets;
-            }
-        },
+        set: |tcp, text| packets(text).map(|packets| tcp.initial_window = packets),
     },
     Key {
         name: "hystart",
         help: "off, delay, train or both: what ends slow start before a loss [both]",
-        parse: hystart,
-        set: |tcp, value| {
-            if let Value::HyStart(hystart) = value {
-                tcp.hystart = hystart;
-            }
-        },
+        set: |tcp, text| hystart(text).map(|hystart| tcp.hystart = hystart),
     },
     Key {
         name: "idle-restart",
         help: "on or off: a connection that was idle starts with a small window [on]",
-        parse: switch,
-        set: |tcp, value| {
-            if let Value::Switch(on) = value {
-                tcp.idle_restart = on;
-            }
-        },
+        set: |tcp, text| switch(text).map(|on| tcp.idle_restart = on),
     },
     Key {
         name: "autotune",
         help: "on or off: buffers begin small and grow with the traffic [on]",
-        parse: switch,
-        set: |tcp, value| {
-            if let Value::Switch(on) = value {
-                tcp.autotune = on;
-            }
-        },
+        set: |tcp, text| switch(text).map(|on| tcp.autotune = on),
     },
     Key {
         name: "delayed-acks",
         help: "on or off: single packets are acknowledged later [on]",
-        parse: switch,
-        set: |tcp, value| {
-            if let Value::Switch(on) = value {
-                tcp.delayed_acks = on;
-            }
-        },
+        set: |tcp, text| switch(text).map(|on| tcp.delayed_acks = on),
     },
 ];
 
@@ -133,7 +78,8 @@ impl FromStr for Setting {
             let all = KEYS.iter().map(|key| format!("\n  {}={}", key.name, key.help));
             format!("the settings are{}", all.collect::<String>())
         })?;
-        (key.parse)(value).map(|value| Self { key, value })
+        (key.set)(&mut Tcp::linux(), value)?;
+        Ok(Self { key, value: value.to_owned() })
     }
 }
 
@@ -141,40 +87,40 @@ impl FromStr for Setting {
 pub(super) fn settings(changes: &[Setting], mtu: u32) -> Tcp {
     let mut tcp = Tcp { mtu, ..Tcp::linux() };
     for Setting { key, value } in changes {
-        (key.set)(&mut tcp, *value);
+        (key.set)(&mut tcp, value).expect("it was parsed before");
     }
     tcp
 }
 
-fn bytes(text: &str) -> Result<Value, String> {
+fn bytes(text: &str) -> Result<u64, String> {
     match quantity::size(text)? {
-        bytes @ 4096.. => Ok(Value::Bytes(bytes)),
+        bytes @ 4096.. => Ok(bytes),
         _ => Err(format!("{text}: a buffer has 4096 bytes or more")),
     }
 }
 
-fn packets(text: &str) -> Result<Value, String> {
+fn packets(text: &str) -> Result<u32, String> {
     match text.parse() {
-        Ok(packets @ 1..=1_000_000) => Ok(Value::Packets(packets)),
+        Ok(packets @ 1..=1_000_000) => Ok(packets),
         _ => Err(format!("{text:?}: write 1 to 1000000 packets")),
     }
 }
 
-fn control(text: &str) -> Result<Value, String> {
+fn control(text: &str) -> Result<Control, String> {
     let all = [Control::Cubic, Control::Reno, Control::Bbr];
     let found = all.into_iter().find(|control| control.name() == text);
-    found.map(Value::Control).ok_or_else(|| format!("{text:?}: write cubic, reno or bbr"))
+    found.ok_or_else(|| format!("{text:?}: write cubic, reno or bbr"))
 }
 
-fn hystart(text: &str) -> Result<Value, String> {
+fn hystart(text: &str) -> Result<HyStart, String> {
     let found = HyStart::ALL.into_iter().find(|hystart| hystart.name() == text);
-    found.map(Value::HyStart).ok_or_else(|| format!("{text:?}: write off, delay, train or both"))
+    found.ok_or_else(|| format!("{text:?}: write off, delay, train or both"))
 }
 
-fn switch(text: &str) -> Result<Value, String> {
+fn switch(text: &str) -> Result<bool, String> {
     match text {
-        "on" => Ok(Value::Switch(true)),
-        "off" => Ok(Value::Switch(false)),
+        "on" => Ok(true),
+        "off" => Ok(false),
         _ => Err(format!("{text:?}: write on or off")),
     }
 }
