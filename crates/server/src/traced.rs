@@ -1,7 +1,7 @@
 //! What a debug log has of requests, locks, connections and configurations. Each event is at a level that is
 //! not printed by default; the end of its target is its type in the masks of a node.
 //!
-//! An event that no mask selects costs one comparison: the text is not made.
+//! An event of a request or a lock that no mask selects costs one comparison: the text is not made.
 
 use std::fmt;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) fn begun(target: &str, request: &Request) {
 /// It has ended with this status; with `None` it has no reply.
 pub(crate) fn answered(target: &str, request: &Request, status: Option<Status>, took: Duration) {
     let (request, took) = (Named(request), took.as_micros());
-    match status.map(Result) {
+    match status.map(Outcome) {
         Some(result) => {
             trace!(target: REQUESTS, "{target}: handled {request} in {took} us: {result}");
         }
@@ -58,9 +58,9 @@ pub(crate) fn answered(target: &str, request: &Request, status: Option<Status>, 
 }
 
 /// What a reply says.
-struct Result(Status);
+struct Outcome(Status);
 
-impl fmt::Display for Result {
+impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Status::OK => f.write_str("ok"),
@@ -115,7 +115,7 @@ pub(crate) fn given_up(target: &str, locks: &[Handle]) {
 
 /// A client connects, or disconnects.
 pub(crate) fn connection(target: &str, request: &Request, client: Uuid, status: Status) {
-    let (opcode, nid, result) = (request.message.body.opcode, request.peer.nid, Result(status));
+    let (opcode, nid, result) = (request.message.body.opcode, request.peer.nid, Outcome(status));
     debug!(target: CONNECTIONS, "{target}: {opcode:?} of {client} at {nid}: {result}");
 }
 
