@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -94,9 +94,18 @@ impl Lab {
         let node =
             Node { child: command.spawn().unwrap(), control, directory: self.directory.clone() };
         let mut state = [0; 64];
-        let len = ready
-            .recv(&mut state)
-            .unwrap_or_else(|_| panic!("not ready: {}", std::fs::read_to_string(&log).unwrap()));
+        let begun = Instant::now();
+        // A read with a timeout ends also when the process is stopped and goes on.
+        let received = loop {
+            match ready.recv(&mut state) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                received => break received,
+            }
+        };
+        let len = received.unwrap_or_else(|error| {
+            let (log, took) = (std::fs::read_to_string(&log).unwrap(), begun.elapsed());
+            panic!("not ready after {took:?} ({error}): {log}")
+        });
         assert_eq!(state[..len].trim_ascii_end(), b"READY=1");
         node
     }
