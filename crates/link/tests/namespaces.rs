@@ -171,11 +171,12 @@ fn a_guard_removes_everything() {
 #[test]
 fn programs_end_with_their_site() {
     let Some(sites) = sites([line(""); 2]) else { return };
-    // One that ends when its terminal is closed, and one that does not.
-    let scripts = ["trap 'exit 7' HUP", "trap '' HUP"];
+    // One that ends when its terminal is closed, and one that does not. The first has no handler:
+    // the kernel notes its end when it sends the signal, so that a slow machine shows no SIGKILL.
+    let scripts = ["", "trap '' HUP; "];
     let mut children = scripts.map(|trap| {
-        let script = format!("{trap}; echo ready; while :; do sleep 0.01; done");
-        // A shell cannot trap a signal that its parents ignored, as nohup does.
+        let script = format!("{trap}echo ready; while :; do sleep 0.01; done");
+        // A parent may ignore the signal, as nohup does.
         let mut command = sites.command(1, "env".as_ref());
         command
             .args(["--default-signal=HUP", "sh", "-c", &script])
@@ -186,8 +187,8 @@ fn programs_end_with_their_site() {
         child
     });
     drop(sites);
-    let ended = children.each_mut().map(|child| child.wait().unwrap());
-    assert_eq!((ended[0].code(), ended[1].signal()), (Some(7), Some(9)));
+    let ended = children.each_mut().map(|child| child.wait().unwrap().signal());
+    assert_eq!(ended, [Some(1), Some(9)]);
 }
 
 #[test]
