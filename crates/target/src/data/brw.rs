@@ -246,7 +246,7 @@ impl Data {
         transfer: &mut Transfer,
         is_recovering: bool,
     ) -> Result<(), Failure> {
-        let (asked, free) = (transfer.asked, self.free()?);
+        let asked = transfer.asked;
         // What a client repeats was counted when it came first, and so was the rest of its body.
         let said = match call.is_again() {
             true => Obdo { valid: Valid(asked.valid.0 & !Valid::FLGRANT.0), ..asked },
@@ -255,13 +255,14 @@ impl Data {
         let is_counted = asked.valid.has(Valid::FLFLAGS)
             && asked.flags.flags.has(ObdoFlags::RECOV_RESEND)
             || is_recovering;
-        let mut grants = self.grants();
         if transfer.is_write {
+            let free = self.free()?;
+            let mut grants = self.grants();
             let payment = grants.write(call.export, &said, &transfer.ranges, free, is_counted);
             (transfer.paid, transfer.pending) = (payment.paid, payment.pending);
             transfer.given = payment.given;
         } else {
-            transfer.given = grants.read(call.export, &said, free);
+            transfer.given = self.grants().read(call.export, &said, || self.free())?;
         }
         Ok(())
     }

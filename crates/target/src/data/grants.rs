@@ -142,15 +142,22 @@ impl Grants {
         payment
     }
 
-    /// Takes what the body of a read says about grants. A read gets none.
-    pub(super) fn read(&mut self, export: Handle, asked: &Obdo, free: u64) -> Option<u64> {
-        says_grant(asked).then(|| {
-            self.note(export, asked);
-            if shrinks(asked) {
-                self.shrink(export, asked.grant, free);
-            }
-            0
-        })
+    /// Takes what the body of a read says about grants. A read gets none. `free` is wanted if the client gives
+    /// some back.
+    pub(super) fn read<E>(
+        &mut self,
+        export: Handle,
+        asked: &Obdo,
+        free: impl FnOnce() -> Result<u64, E>,
+    ) -> Result<Option<u64>, E> {
+        if !says_grant(asked) {
+            return Ok(None);
+        }
+        self.note(export, asked);
+        if shrinks(asked) {
+            self.shrink(export, asked.grant, free()?);
+        }
+        Ok(Some(0))
     }
 
     /// Ends a write: what it took is on the medium, or was not needed.
