@@ -82,6 +82,11 @@ impl End {
         self.ended.notify_all();
     }
 
+    /// Returns whether the node has ended.
+    pub(crate) fn is_set(&self) -> bool {
+        self.how.lock().is_some()
+    }
+
     /// Returns why the node has failed, if it has.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.how.lock().clone()?.err()

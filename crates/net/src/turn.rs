@@ -326,7 +326,10 @@ impl Shared {
             actions = level.leave();
         });
         actions.dispatch |= more;
-        self.quiet.notify_all();
+        // Nobody waits for it before that, and each notification is a system call.
+        if self.end.is_set() {
+            self.quiet.notify_all();
+        }
         actions
     }
 }
