@@ -13,7 +13,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 

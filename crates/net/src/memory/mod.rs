@@ -2,6 +2,7 @@
 
 mod buffer;
 mod file;
+mod places;
 mod region;
 
 use std::fmt;

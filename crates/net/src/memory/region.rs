@@ -13,12 +13,13 @@
 //! range is checked against it before a pointer is made. Address and length never change, so that
 //! hardware can keep a translation of them.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::{self, NonNull};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use fulmar_socklnd::checksum;
 
+use super::places;
 use crate::sys;
 
 /// Page-aligned memory of a fixed length.
@@ -37,13 +38,10 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Allocates `len` zeros.
     pub(crate) fn new(len: usize) -> Self {
-        let start = if len >= MAP_MIN {
+        let start = match len {
+            ..=places::PLACE_MAX => places::take(len),
             // Pages come from the kernel when they are first touched.
-            sys::map_pages(len).unwrap_or_else(|_| handle_alloc_error(layout(len)))
-        } else {
-            // SAFETY: the layout has at least one byte.
-            let start = unsafe { alloc_zeroed(layout(len)) };
-            NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout(len)))
+            _ => sys::map_pages(len).unwrap_or_else(|_| handle_alloc_error(layout(len))),
         };
         Self { start, len, copying: RwLock::new(()) }
     }
@@ -147,25 +145,21 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if self.len >= MAP_MIN {
+        match self.len {
+            // SAFETY: taken in `new` for the same length; nothing holds the region any more.
+            ..=places::PLACE_MAX => unsafe { places::give_back(self.start, self.len) },
             // SAFETY: mapped in `new` with the same length; nothing holds the region any more.
-            unsafe { sys::unmap_pages(self.start, self.len) }
-        } else {
-            // SAFETY: allocated in `new` with the same layout; nothing holds the region any more.
-            unsafe { dealloc(self.start.as_ptr(), layout(self.len)) }
+            _ => unsafe { sys::unmap_pages(self.start, self.len) },
         }
     }
 }
 
 fn layout(len: usize) -> Layout {
-    Layout::from_size_align(len.max(1), PAGE).expect("a buffer is far smaller than the memory")
+    Layout::from_size_align(len, PAGE).expect("a buffer is far smaller than the memory")
 }
 
 /// What buffers are aligned to. Direct I/O and hardware want no more.
 pub(crate) const PAGE: usize = 4096;
-/// From this length on pages are mapped, which are zeros without being written; below it an
-/// allocator is faster.
-const MAP_MIN: usize = 64 << 10;
 /// Checksums are taken of a copy, a chunk at a time, since the bytes may not be borrowed.
 const CHECKSUM_CHUNK: usize = 4096;
 
@@ -202,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_region_begins_on_a_page_and_is_zero() {
-        for len in [0, 1, 4095, MAP_MIN - 1, MAP_MIN, 1 << 20] {
+        for len in [0, 1, 4095, places::PLACE_MAX, places::PLACE_MAX + 1, 1 << 20] {
             let region = Region::new(len);
             assert_eq!(region.pointer(0, len).addr() % PAGE, 0, "{len} bytes");
             let mut bytes = vec![1; len];
