@@ -195,6 +195,19 @@ impl Context {
         self.work(store.is_quick(), work).await
     }
 
+    /// Runs work that reads a few pages of an object, which takes microseconds as long as they come from memory
+    /// ([`Store::is_quick_to_read`]).
+    ///
+    /// # Errors
+    /// As [`Context::run`].
+    pub async fn run_to_read<T: Send + 'static>(
+        &self,
+        store: &Store,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        self.work(store.is_quick_to_read(), work).await
+    }
+
     async fn work<T: Send + 'static>(
         &self,
         is_brief: bool,

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_checksum::Checksum;
-use fulmar_lustre_wire::format::{OST_BODY, SHORT_IO};
+use fulmar_lustre_wire::format::{NIOBUFS, OST_BODY, SHORT_IO};
 use fulmar_lustre_wire::ldlm::{Extent, LockMode, ResourceId};
-use fulmar_lustre_wire::{Opcode, portal};
+use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::ost::{Niobuf, Obdo, ObdoFlags};
+use fulmar_lustre_wire::{List, Opcode, portal};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::service::Request;
 use fulmar_store::{Source, Store};
@@ -32,6 +34,9 @@ pub(crate) struct Transfers<M: Memory, H: Holder> {
 
 /// How many bytes are read at once for a checksum: they stay in the nearest cache of a processor.
 const CHECKED: usize = 16 << 10;
+
+/// How many bytes are read without a change of threads.
+const SHORT: u64 = 16 << 10;
 
 /// What the first work on a read or a write has done.
 enum Begun<M: Memory> {
@@ -85,9 +90,12 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         let (this, asked) = (self.clone(), request.clone());
         let begin = move || this.begin(&asked);
         // A write whose data are still at the client is only checked.
-        let begun = match is_write(&request) && !has_data(&request) {
-            true => context.run_on_keys(&self.store, begin).await??,
-            false => context.run(begin).await??,
+        let begun = match () {
+            () if is_write(&request) && !has_data(&request) => {
+                context.run_on_keys(&self.store, begin).await??
+            }
+            () if is_short_read(&request) => context.run_to_read(&self.store, begin).await??,
+            () => context.run(begin).await??,
         };
         let (resource, extent) = (resource_of(&request), begun.extent());
         let used = |context: &Context| {
@@ -267,6 +275,19 @@ fn is_write(request: &Request) -> bool {
 /// Returns whether the data of a write are in its message.
 fn has_data(request: &Request) -> bool {
     request.message.bytes(&SHORT_IO).is_some_and(|data| !data.is_empty())
+}
+
+/// Returns whether few bytes are read, which go with the reply.
+fn is_short_read(request: &Request) -> bool {
+    let body: Option<Obdo> = request.message.get(&OST_BODY).ok().flatten();
+    let is_short = body.is_some_and(|body| {
+        body.valid.has(Valid::FLFLAGS) && body.flags.flags.has(ObdoFlags::SHORT_IO)
+    });
+    let ranges = request.message.get(&NIOBUFS).ok().flatten().filter(|_| is_short);
+    ranges.is_some_and(|List(ranges): List<Niobuf>| {
+        let len: u64 = ranges.iter().map(|range| u64::from(range.len)).sum();
+        !is_write(request) && len <= SHORT
+    })
 }
 
 /// Returns the pages from the first range to the last one.

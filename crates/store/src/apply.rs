@@ -91,6 +91,12 @@ impl Store {
         !is_behind && self.keys.is_quick()
     }
 
+    /// Returns whether a few pages of an object are read without waiting for the medium or for a change of data, as far
+    /// as can be known.
+    pub fn is_quick_to_read(&self) -> bool {
+        !self.is_changing_data() && self.is_quick() && self.pace.is_quick()
+    }
+
     /// Returns whether data of objects are being changed. Who does that may hold locks of its own meanwhile.
     pub fn is_changing_data(&self) -> bool {
         self.changing_data.load(Ordering::Relaxed) > 0

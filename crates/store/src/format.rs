@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use crate::keys::{Keys, MemoryKeys, Opening, TreeKeys};
 use crate::medium::{Directory, Medium, Name, SimulatedDisk};
 use crate::objects::Objects;
+use crate::pace::Pace;
 use crate::records::{Numbers, Removed, Row};
 use crate::reserve::Reserve;
 use crate::store::Front;
@@ -195,6 +196,7 @@ impl Store {
             on_commit: OnceLock::new(),
             fenced: OnceLock::new(),
             changing_data: AtomicU32::new(0),
+            pace: Pace::default(),
         }
     }
 

@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Instant;
 
 use crate::data::Sink;
 use crate::medium::{File, Name, Seek};
 use crate::records::{ObjectId, Row};
 use crate::transaction::DataChange;
 use crate::{Store, StoreError};
+
+/// A read of so many bytes takes long only if it comes from the medium.
+const SHORT: usize = 16 << 10;
 
 /// The objects in use, each once, so that its lock is the lock of the object.
 pub(crate) struct Objects {
@@ -120,7 +124,11 @@ impl Store {
                 parts.push(IoSliceMut::new(&mut segment[..len as usize]));
             }
             let wanted = parts.iter().map(|part| part.len()).sum();
+            let begun = Instant::now();
             let read = file.read(offset, &mut parts)?;
+            if wanted <= SHORT {
+                self.pace.note(begun.elapsed());
+            }
             if read == wanted { Ok(read) } else { Err(too_short()) }
         })
     }

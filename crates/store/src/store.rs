@@ -13,6 +13,7 @@ use crate::batch::Batch;
 use crate::keys::{Bounds, Changes, Entries, Key, Keys, Value, View};
 use crate::medium::{Medium, Room};
 use crate::objects::Objects;
+use crate::pace::Pace;
 use crate::records::{Numbers, ObjectId, Removed, Row, Space};
 use crate::reserve::Reserve;
 use crate::versions::Versions;
@@ -46,6 +47,8 @@ pub struct Store {
     pub(crate) fenced: OnceLock<StoreError>,
     /// How many transactions with data of objects are being applied.
     pub(crate) changing_data: AtomicU32,
+    /// How the reads of objects go.
+    pub(crate) pace: Pace,
 }
 
 /// What changes with each transaction.

@@ -56,6 +56,18 @@ fn memory_writes_and_reads_itself_up_to_the_end_of_the_object() {
     });
 }
 
+#[test]
+fn who_must_not_wait_reads_while_no_data_are_changed() {
+    let store = Store::memory(b"", policy());
+    let asks = || assert!(!store.is_quick_to_read());
+    let source = Bytes(vec![1; 100], &asks);
+    let mut transaction = store.begin();
+    transaction.write_from(X, 0, &source);
+    assert!(store.is_quick_to_read());
+    transaction.apply().unwrap();
+    assert!(store.is_quick_to_read());
+}
+
 /// The file exists then, but the object does not.
 #[test]
 fn a_file_whose_creation_was_interrupted_by_a_commit_and_a_crash_is_removed() {
