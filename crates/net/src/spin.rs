@@ -47,8 +47,9 @@ impl Spin {
     }
 }
 
-/// A round trip over a local network, or two wake-ups of a thread.
-const LIMIT: Duration = Duration::from_micros(40);
+/// A round trip over a local network to a program that asks again: a few wake-ups of threads. Whoever polls shorter than
+/// that finds nothing, and pays for sleeping too.
+const LIMIT: Duration = Duration::from_micros(100);
 /// After this number of polls without a result the thread sleeps at once.
 const SCORE_MAX: u32 = 16;
 /// Once per this number of sleeps it polls nevertheless.
