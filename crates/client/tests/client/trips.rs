@@ -375,3 +375,28 @@ fn what_is_cached_is_told_without_waiting_until_it_changes() {
     blocking::wait(other.rename(&ROOT, (other.root(), b"file"), (other.root(), b"none"))).unwrap();
     assert_eq!(cached(b"none"), None);
 }
+
+#[test]
+fn a_file_that_is_opened_often_has_few_locks() {
+    let rig = Rig::start("opens", 1);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", OpenOptions::create(0o644)));
+    let fid = file.unwrap().fid();
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let open = |_| blocking::wait(other.open_file(&ROOT, fid, options.clone())).unwrap();
+    let opened: Vec<_> = (0..200).map(open).collect();
+    let value = |name: &str| blocking::wait(other.get_xattr(&ROOT, other.root(), name.as_bytes()));
+    let names = value("lustre.parameters.0").unwrap();
+    let names = String::from_utf8(names).unwrap();
+    let of_mdt = |name: &&str| name.contains("MDT0000") && name.ends_with("/lock_count");
+    let name = names.lines().find(of_mdt).unwrap();
+    let count = String::from_utf8(value(&format!("lustre.parameter.{name}")).unwrap()).unwrap();
+    let count: usize = count.trim().parse().unwrap();
+    assert!(count <= 20, "{count} locks");
+    // What is known under them is still valid, and given up for others.
+    assert_eq!(blocking::wait(other.getattr(&ROOT, fid)).unwrap().mode, 0o100_644);
+    let rights = Change { mode: Some(0o600), ..Change::default() };
+    blocking::wait(fs.setattr(&ROOT, fid, rights)).unwrap();
+    assert_eq!(blocking::wait(other.getattr(&ROOT, fid)).unwrap().mode, 0o100_600);
+    drop(opened);
+}

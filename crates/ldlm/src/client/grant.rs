@@ -120,6 +120,7 @@ impl Namespace {
         }
         if self.locks.at(place).is_usable() {
             self.index(place);
+            self.shrink_equal(now, place);
         }
         let covered = Box::new(self.cover(place));
         self.outputs.push_back(Output::Granted { lock: id, covered, extra: Box::new(extra) });

@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use fulmar_base::Time;
+use fulmar_lustre_wire::ldlm::{InodeBits, LockType};
 
 use super::lock::{Marks, State};
-use super::{LockId, Namespace};
+use super::{LockId, Namespace, tree};
 use crate::slab::NIL;
+
+/// How many locks on the same bits of a resource in the same mode are kept.
+const EQUAL_MAX: usize = 16;
 
 /// The list, and what the server says about it.
 #[derive(Debug)]
@@ -92,6 +96,36 @@ impl Namespace {
             _ => self.locks.at_mut(newer).older = older,
         }
         self.unused.len -= 1;
+    }
+
+    /// Gives up those that are unused of the locks on the same bits as a new one, if they are many: each intent brings
+    /// one, and one is enough. They are given up together, so that few requests do it.
+    pub(super) fn shrink_equal(&mut self, now: Time, place: u32) {
+        let new = self.locks.at(place);
+        let bits = InodeBits(new.words[0]);
+        // What is cached of data belongs to one of the locks.
+        if self.kind(place) != LockType::IBITS || bits.has(InodeBits::DOM) {
+            return;
+        }
+        let (mode, root) = (new.mode(), self.resources.at(new.resource).root);
+        let (mut equal, mut from) = (Vec::new(), 0);
+        while let Some(found) = tree::first(&self.locks, root, (mode.0, bits.0, from)) {
+            let lock = self.locks.at(found);
+            if (lock.mode(), lock.words[0]) != (mode, bits.0) || equal.len() > EQUAL_MAX {
+                break;
+            }
+            equal.push(found);
+            from = found + 1;
+        }
+        if equal.len() <= EQUAL_MAX {
+            return;
+        }
+        for old in equal.into_iter().filter(|old| *old != place) {
+            if self.locks.at(old).marks.has(Marks::LISTED) {
+                self.call(old, Marks::WHOLE);
+                self.flush(now, old);
+            }
+        }
     }
 
     /// Gives up unused locks that are too many or too old.

@@ -91,3 +91,29 @@ fn the_product_of_age_and_number_has_a_limit() {
     world.wait(1);
     assert_eq!(flushed(&world.outputs()), [locks[1]]);
 }
+
+#[test]
+fn many_equal_locks_are_given_up_together() {
+    let file = |of| bits(LockMode::PR, of).always();
+    let (lookup, layout) = (InodeBits::LOOKUP, InodeBits::LAYOUT);
+    let mut world = World::new();
+    let other = world.cached(file(lookup | layout), 1);
+    let used = world.granted(file(lookup), 2);
+    let locks: Vec<LockId> = (0..15).map(|number| world.cached(file(lookup), 3 + number)).collect();
+    let (last, request) = world.send(file(lookup));
+    let outputs = world.reply(last, grants(&request, 50), &[]);
+    assert_eq!(flushed(&outputs[..15]), locks);
+    assert!(matches!(&outputs[15..], [Output::Granted { lock, .. }] if *lock == last));
+    for lock in locks {
+        assert!(world.ns.flushed(world.now, lock));
+    }
+    let Output::Cancel { request, .. } = world.output() else { panic!("a cancel") };
+    assert_eq!((request.count, world.ns.len()), (15, 3));
+    // Data may belong to each of them.
+    for number in 0..40 {
+        world.cached(file(InodeBits::DOM), 100 + number);
+    }
+    assert!(world.ns.release(world.now, used) && world.ns.release(world.now, last));
+    assert!(world.ns.covered(other).is_some());
+    assert_eq!(world.ns.len(), 43);
+}
