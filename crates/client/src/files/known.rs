@@ -12,7 +12,7 @@ use super::layout::FileLayout;
 use super::mount::MountState;
 use super::shape::{Shape, merged};
 use super::size::{FileSize, extent_resource};
-use super::xattrs::{ACL_ACCESS, is_cached};
+use super::xattrs::{ACL_ACCESS, ACL_DEFAULT, is_cached};
 use crate::machine::context::Context;
 use crate::machine::core::Core;
 
@@ -81,6 +81,8 @@ impl Context {
         let inode = core.mounts.get(&self.mount)?.inodes.get(&fid)?;
         let value = match text {
             ACL_ACCESS => Some(inode.has_attributes().then_some(&inode.acl)?),
+            // It is kept by others with the attributes.
+            ACL_DEFAULT if !inode.has_attributes() => return None,
             _ if is_cached(text) => inode.xattrs.as_ref()?.get(&Name::new(text)?),
             _ => return None,
         };

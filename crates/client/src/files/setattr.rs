@@ -14,7 +14,7 @@ use fulmar_lustre_wire::message::{Body, Message, len_with};
 use fulmar_lustre_wire::ost::Obdo;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use super::attributes::{Attributes, Change, SetTime};
 use super::caller::{CAP_FOWNER, Caller};
@@ -68,7 +68,12 @@ impl Context {
             [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
         // The change gives up the lock on the attributes, which may be the one on the layout too.
         let (known, is_own) = (self.known_layout(fid)?, self.is_own(fid));
-        let (body, is_whole) = self.set_on_mdt(caller, fid, &change, now).await?;
+        let set = self.set_on_mdt(caller, fid, &change, now);
+        let asks = known.is_none() && change.size.is_none() && self.is_regular(fid);
+        // The size after the change is that of the objects. Who needs the layout asks again, and gets the error.
+        let ask = async { if asks { self.layout(caller, fid).await.err() } else { None } };
+        let (set, _) = join(set, ask).await;
+        let (body, is_whole) = set?;
         let mut layout = known.filter(|_| change.size.is_none());
         if is_regular(body.mode) {
             if let Some(size) = change.size {
@@ -94,6 +99,13 @@ impl Context {
         }
         let layout = self.layout(caller, fid).await?;
         Ok(Attributes::new(&body, Some(self.size(fid, &layout).await?)))
+    }
+
+    /// Returns whether a file was a regular one when its attributes were read last.
+    fn is_regular(&self, fid: Fid) -> bool {
+        let core = self.core();
+        let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
+        inode.is_some_and(|inode| is_regular(inode.body.mode))
     }
 
     /// Gives the objects of a file its times. Returns its layout: the one that was known when the change began, unless

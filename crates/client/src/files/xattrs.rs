@@ -220,9 +220,17 @@ impl Context {
     }
 }
 
+/// Labels of security modules, which are not among the attributes of an intent.
+const LABELS: [&[u8]; 2] = [b"security.selinux", b"security.SMACK64"];
+
 /// Returns whether an attribute is among those of an intent, and protected by its lock.
 pub(super) fn is_cached(name: &[u8]) -> bool {
-    name.starts_with(b"user.") || name.starts_with(b"trusted.") && name != b"trusted.som"
+    let is_of_kind = |kind: &[u8]| name.starts_with(kind);
+    match name {
+        ACL_DEFAULT => true,
+        _ if is_of_kind(b"security.") => !LABELS.contains(&name),
+        _ => is_of_kind(b"user.") || is_of_kind(b"trusted.") && name != b"trusted.som",
+    }
 }
 
 /// Returns the attributes in a reply.
