@@ -27,8 +27,6 @@ pub(crate) const STATFS_LEN: usize = 144;
 /// How long cancels of locks are waited for at the end. A server drops the locks of who disconnects anyway.
 const CANCEL_PAUSE: Duration = Duration::from_millis(5);
 const CANCEL_TRIES: usize = 200;
-/// The most requests in flight to an OST.
-const OST_IN_FLIGHT: usize = 256;
 /// The most changes in flight to an MDT, if it grants so many.
 const CHANGES_IN_FLIGHT: u16 = 64;
 /// How long an end waits for targets that write nothing.
@@ -135,12 +133,11 @@ pub(crate) fn connect_targets(cx: &Context, configuration: Configuration) {
             continue;
         }
         let target = Target::new(kind, target, nids, of_mount(kind));
-        // The cache of data has limits of its own, and names are looked up in advance.
-        let in_flight_max = if kind == TargetKind::Ost { OST_IN_FLIGHT } else { WINDOW_MAX };
         let target = Target {
             client: uuid,
             replays_locks: true,
-            in_flight_max,
+            // The cache of data has limits of its own. Names are looked up in advance, with their sizes.
+            in_flight_max: WINDOW_MAX,
             modifying_max: CHANGES_IN_FLIGHT,
             ..target
         };

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_client::{Attributes, Caller, DirectoryItem, FileSystem, inode};
@@ -31,7 +31,7 @@ const ENTRY: usize = 152;
 /// The most names of the first reply with attributes if some are not known: who asks for it may want names only.
 const FIRST: usize = 16;
 /// How many names are looked up before they are asked for.
-const AHEAD: usize = 512;
+const AHEAD: usize = 1024;
 
 /// What was read of a directory, and where the kernel has come to: one read from the server serves many of
 /// the kernel.
@@ -96,7 +96,14 @@ impl Front {
         let open = |state: Arc<State>| async move {
             let (directory, file_system) = (directory?, &state.file_system);
             let begun = file_system.names_of(directory);
+            let early = state.expected.take(directory, &caller);
             let names = async {
+                if let Some(early) = early
+                    && let Ok(names) = early.await
+                    && names.is_at(0, file_system, directory)
+                {
+                    return Some(names);
+                }
                 // Without a lock they may be others when they are wanted.
                 let new = Some(begun?);
                 let names = read(file_system, &caller, directory, (0, ROOM)).await;
@@ -110,6 +117,20 @@ impl Front {
         };
         let flags = FopenFlags::empty();
         self.run(reply, open, move |reply, handle| reply.opened(FileHandle(handle), flags));
+    }
+
+    /// Reads the first names of a directory that is most likely opened next, if a lock protects them.
+    pub(crate) fn read_early(&self, caller: &Caller, directory: Fid) {
+        let Some(new) = self.state.file_system.names_of(directory) else { return };
+        let begun = self.state.expected.begin(directory, caller, Instant::now());
+        let Some(sender) = begun else { return };
+        let (state, caller) = (self.state.clone(), caller.clone());
+        self.state.file_system.spawn(async move {
+            // Who opens it reads them himself if there are none.
+            if let Ok(names) = read(&state.file_system, &caller, directory, (0, ROOM)).await {
+                let _ = sender.send(Position { new: Some(new), ..names });
+            }
+        });
     }
 
     /// Reads names.

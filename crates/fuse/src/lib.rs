@@ -27,6 +27,7 @@ mod attributes;
 mod caller;
 mod directory;
 mod dropping;
+mod expected;
 mod filling;
 mod front;
 mod handles;
@@ -48,7 +49,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fulmar_client::{Address, FileSystem, blocking};
+use fulmar_client::{Address, Caller, FileSystem, blocking};
 use futures_channel::oneshot;
 
 pub use asked::Asked;
@@ -73,6 +74,8 @@ impl Mounted {
         mountpoint: &Path,
         options: &Options,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
+        // Whoever enters the mount asks for that first. What is wrong is told to who asks.
+        let _ = blocking::wait(file_system.getattr(&Caller::ROOT, file_system.root()));
         let (ended, end) = oneshot::channel();
         let front = front::Front::new(file_system, options.clone(), ended)?;
         let (source, state) = (address.to_string(), front.state.clone());

@@ -102,6 +102,9 @@ impl Front {
             }
         }
         let caller = caller(request, 0);
+        if let (Ok(file), ACL_DEFAULT) = (file, name.as_slice()) {
+            self.read_early(&caller, file);
+        }
         let get = |state: Arc<State>| async move {
             let file = file?;
             let was_protected = state.protects_lists(file);

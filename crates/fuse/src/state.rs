@@ -13,6 +13,7 @@ use fuser::{FileAttr, Generation};
 
 use crate::asked::Counts;
 use crate::attributes::file_attr;
+use crate::expected::Expected;
 use crate::handles::Handles;
 use crate::interrupts::Interrupts;
 use crate::locks::Owners;
@@ -37,6 +38,7 @@ pub(crate) struct State {
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) notices: Arc<Notices>,
     pub(crate) asked: Counts,
+    pub(crate) expected: Expected,
     /// Whether the kernel of this machine uses labels of SELinux.
     has_selinux: bool,
 }
@@ -47,8 +49,19 @@ impl State {
         file_system.watch(notices.clone());
         let (handles, owners) = (Handles::default(), Owners::default());
         let (interrupts, asked) = (Arc::default(), Counts::default());
+        let expected = Expected::default();
         let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
-        Self { file_system, options, handles, owners, interrupts, notices, asked, has_selinux }
+        Self {
+            file_system,
+            options,
+            handles,
+            owners,
+            interrupts,
+            notices,
+            asked,
+            expected,
+            has_selinux,
+        }
     }
 
     /// Uses what the kernel knows. Not while the file system is used.

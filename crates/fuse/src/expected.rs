@@ -1,0 +1,75 @@
+//! The directory that is most likely listed next, whose names are read before it is opened.
+//!
+//! `ls -l` asks whether a directory has a default access control list, and then lists it: far away that is a round trip
+//! in which the names can be on their way. It asks the same of each directory in a list and opens none of them, so
+//! only one is read, and no other one until it is opened or was not for a while.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fulmar_client::Caller;
+use fulmar_lustre_wire::Fid;
+use futures_channel::oneshot::{self, Receiver, Sender};
+
+use crate::directory::Position;
+
+/// How long a directory is expected to be opened.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The directory, who is expected to open it, and its first names.
+#[derive(Debug, Default)]
+pub(crate) struct Expected(Mutex<Option<Expectation>>);
+
+#[derive(Debug)]
+struct Expectation {
+    directory: Fid,
+    caller: Caller,
+    since: Instant,
+    names: Receiver<Position>,
+}
+
+impl Expected {
+    /// A directory is expected to be opened. Returns who wants to know its names, unless another one is expected.
+    pub(crate) fn begin(
+        &self,
+        directory: Fid,
+        caller: &Caller,
+        now: Instant,
+    ) -> Option<Sender<Position>> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.as_ref().is_some_and(|one| now.saturating_duration_since(one.since) < PATIENCE) {
+            return None;
+        }
+        let (sender, names) = oneshot::channel();
+        *slot = Some(Expectation { directory, caller: caller.clone(), since: now, names });
+        Some(sender)
+    }
+
+    /// A directory is opened. Returns its names, which may be under way, if it was expected of this caller.
+    pub(crate) fn take(&self, directory: Fid, caller: &Caller) -> Option<Receiver<Position>> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = slot.take_if(|one| (one.directory, &one.caller) == (directory, caller));
+        found.map(|found| found.names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Fid = Fid { seq: 0x2_0000_0400, oid: 7, version: 0 };
+    const B: Fid = Fid { seq: 0x2_0000_0400, oid: 8, version: 0 };
+
+    #[test]
+    fn one_directory_is_expected_until_it_is_opened_or_was_not() {
+        let (expected, root, now) = (Expected::default(), Caller::ROOT, Instant::now());
+        assert!(expected.begin(A, &root, now).is_some());
+        assert!(expected.begin(B, &root, now + PATIENCE / 2).is_none(), "another one is");
+        assert!(expected.take(B, &root).is_none());
+        assert!(expected.take(A, &Caller::new(1, 1)).is_none(), "he may not read it");
+        assert!(expected.take(A, &root).is_some() && expected.take(A, &root).is_none());
+        assert!(expected.begin(B, &root, now).is_some());
+        assert!(expected.begin(A, &root, now + PATIENCE).is_some());
+        assert!(expected.take(B, &root).is_none());
+    }
+}
