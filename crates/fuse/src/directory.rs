@@ -31,7 +31,7 @@ const ENTRY: usize = 152;
 /// The most names of the first reply with attributes if some are not known: who asks for it may want names only.
 const FIRST: usize = 16;
 /// How many names are looked up before they are asked for.
-const AHEAD: usize = 1024;
+const AHEAD: usize = 512;
 
 /// What was read of a directory, and where the kernel has come to: one read from the server serves many of
 /// the kernel.

@@ -23,8 +23,10 @@ pub(crate) struct Ahead {
     window: usize,
 }
 
-/// The least and the most names that are asked for in advance.
+/// The least and the most names that are asked for in advance of a directory that is near.
 const WINDOW_MIN: usize = 32;
+const WINDOW_NEAR: usize = 512;
+/// The same of one that is far away.
 pub(crate) const WINDOW_MAX: usize = 1024;
 /// A directory that took so long to read is far away: the most names are asked for at once.
 const FAR: Duration = Duration::from_millis(5);
@@ -75,7 +77,7 @@ impl Ahead {
         let from = self.asked;
         self.asked = from.max(end);
         if end == self.next + self.window {
-            self.window = (self.window * 4).min(WINDOW_MAX);
+            self.window = self.window.max(WINDOW_NEAR.min(self.window * 4));
         }
         self.order.get(from..end).unwrap_or_default()
     }
@@ -114,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_files_cost_five_round_trips_and_far_away_three() {
-        assert_eq!(looked_up_in_order(of(1000)), (5, 999));
+    fn a_thousand_files_cost_seven_round_trips_and_far_away_three() {
+        assert_eq!(looked_up_in_order(of(1000)), (7, 999));
         let mut far = Ahead::default();
         far.add((0..1000).map(name), true, FAR);
         assert_eq!(looked_up_in_order(far), (3, 999));
