@@ -161,7 +161,10 @@ impl Core {
                 }
             }
         }
-        actions.dispatch |= queues.is_some_and(|queues| queues.is_ready());
+        if let Some(queues) = queues {
+            actions.dispatch |= queues.is_ready();
+            node.note_waiting(&queues);
+        }
     }
 
     fn stream(&mut self, now: Time, stream: Stream, node: &Shared, actions: &mut Actions) {

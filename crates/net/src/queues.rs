@@ -4,6 +4,9 @@
 //! idle -- event --> ready -- a thread claims it --> busy -- released --> idle, or ready again
 //! ```
 //!
+//! While many events wait, small messages are not read ([`Queues::is_full`]): a sender of very many fills
+//! neither the queues nor delays the events of others by more than that.
+//!
 //! They have their own lock. Events are pushed under the node's lock, so that their order is that
 //! of the machine; a thread claims and releases them without the node's lock.
 
@@ -68,6 +71,8 @@ pub(crate) struct Queues {
     ready: VecDeque<ServiceId>,
     /// How many services are being served.
     busy: usize,
+    /// How many events no thread has claimed.
+    waiting: usize,
 }
 
 struct Slot {
@@ -98,6 +103,7 @@ impl Queues {
             handler: slot.handler.clone(),
             events: std::mem::take(&mut slot.events).into(),
         };
+        self.waiting -= closed.events.len();
         if !slot.busy {
             self.services.remove(&service);
         }
@@ -112,6 +118,7 @@ impl Queues {
             self.ready.push_back(service);
         }
         slot.events.push_back(delivery);
+        self.waiting += 1;
         None
     }
 
@@ -125,6 +132,7 @@ impl Queues {
         let mut events = std::mem::take(&mut slot.spare);
         let count = slot.events.len().min(EVENTS_MAX);
         events.extend(slot.events.drain(..count));
+        self.waiting -= count;
         Some(Claim { service, handler: slot.handler.clone(), events })
     }
 
@@ -151,6 +159,11 @@ impl Queues {
         !self.ready.is_empty()
     }
 
+    /// Returns whether so many events wait that others should not be added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting >= WAITING_MAX
+    }
+
     /// Returns how many services are being served.
     pub(crate) fn busy(&self) -> usize {
         self.busy
@@ -165,6 +178,9 @@ impl Queues {
 
 /// How many events a thread handles in a row: an I/O thread has connections to serve.
 const EVENTS_MAX: usize = 64;
+/// As many events are handled within a millisecond or two. Who sends one waits for these; what comes
+/// while they wait stays in the sockets, from which connections are served in turn.
+const WAITING_MAX: usize = 256;
 /// The capacity of an empty list; the memory of longer bursts is freed.
 const IDLE_CAPACITY: usize = 256;
 
@@ -222,6 +238,25 @@ mod tests {
         queues.release(A, Vec::new());
         assert_eq!(queues.claim().unwrap().service, B, "services take turns");
         assert_eq!(users(&queues.claim().unwrap()), (EVENTS_MAX as u64..count).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn queues_are_full_while_many_events_wait() {
+        let mut queues = queues();
+        for user in 0..WAITING_MAX as u64 {
+            assert!(!queues.is_full());
+            queues.push(if user % 2 == 0 { A } else { B }, delivery(user));
+        }
+        assert!(queues.is_full());
+        queues.claim().unwrap();
+        assert!(!queues.is_full());
+        for user in 0..WAITING_MAX as u64 {
+            queues.push(A, delivery(user));
+        }
+        assert!(queues.is_full());
+        drop(queues.close(A));
+        drop(queues.close(B));
+        assert_eq!(queues.waiting, 0);
     }
 
     #[test]

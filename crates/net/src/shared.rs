@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use fulmar_base::Time;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) core: Lock<Core>,
     /// Locked after `core`, if both are.
     pub(crate) queues: Lock<Queues>,
+    /// Whether the queues were full when something was added last; written under their lock.
+    were_full: AtomicBool,
     /// Notified when a thread has handled the events of a service of a node that has ended.
     pub(crate) quiet: Condvar,
     pub(crate) counters: Counters,
@@ -72,6 +75,7 @@ impl Shared {
             home: key as usize % runtime.threads(),
             core: Lock::new(Core::new(machine, tap)),
             queues: Lock::default(),
+            were_full: AtomicBool::new(false),
             quiet: Condvar::new(),
             counters: Counters::default(),
             listeners: Lock::default(),
@@ -104,6 +108,21 @@ impl Shared {
     /// Returns the type of service of connections at one of our addresses.
     pub(crate) fn tos_at(&self, local: IpAddr) -> Option<u8> {
         self.tos.lock().get(&local).copied()
+    }
+
+    /// Records whether the queues are full.
+    pub(crate) fn note_waiting(&self, queues: &Queues) {
+        self.were_full.store(queues.is_full(), Ordering::Relaxed);
+    }
+
+    /// Returns whether so many events wait for their services that no more should be added.
+    pub(crate) fn has_many_events(&self) -> bool {
+        if !self.were_full.load(Ordering::Relaxed) {
+            return false;
+        }
+        let queues = self.queues.lock();
+        self.note_waiting(&queues);
+        queues.is_full()
     }
 
     /// Ends the node: nothing of it is left in any thread when this returns.

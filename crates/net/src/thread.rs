@@ -40,6 +40,8 @@ pub(crate) struct Thread {
     timers: Timers<Timer>,
     /// Slots with more to read than their share of a round.
     hungry: Vec<usize>,
+    /// Slots that are not read until fewer events wait.
+    held: Vec<usize>,
     /// How many slots are served in this round.
     ready: usize,
     scratch: Box<Scratch>,
@@ -68,7 +70,7 @@ struct Socket {
     conn: Arc<Conn>,
     rx: Rx,
     dialling: bool,
-    /// It is listed as [`Thread::hungry`].
+    /// It is listed as [`Thread::hungry`] or [`Thread::held`].
     hungry: bool,
     /// The kernel has reported the end of the stream, which it reports only once.
     ending: bool,
@@ -100,6 +102,7 @@ impl Thread {
             timed: BTreeMap::new(),
             timers: Timers::default(),
             hungry: Vec::new(),
+            held: Vec::new(),
             ready: 0,
             scratch: Box::new([0; SCRATCH]),
             spin: Spin::default(),
@@ -132,6 +135,7 @@ impl Thread {
 
     fn round(&mut self, events: &mut Vec<epoll::Event>) {
         self.wait(events);
+        self.hungry.append(&mut self.held);
         self.ready = events.len() + self.hungry.len();
         for event in events.drain(..) {
             if event.data.u64() != WAKE {
@@ -157,7 +161,7 @@ impl Thread {
         if report_deferred() {
             self.poll(events, Some(Duration::ZERO));
         }
-        if events.is_empty() && !self.spin(events) {
+        if events.is_empty() && (!self.held.is_empty() || !self.spin(events)) {
             self.sleep(events);
         }
     }
@@ -183,7 +187,11 @@ impl Thread {
         let mailbox = self.runtime.mailbox(self.index);
         let timeout = match mailbox.fall_asleep() {
             false => Some(Duration::ZERO),
-            true => self.timers.next().map(|at| at.since(self.runtime.now())),
+            true => {
+                let held = (!self.held.is_empty()).then_some(HOLD);
+                let next = self.timers.next().map(|at| at.since(self.runtime.now()));
+                held.into_iter().chain(next).min()
+            }
         };
         self.poll(events, timeout);
         mailbox.wake_up();
@@ -229,6 +237,10 @@ impl Thread {
         if *hungry {
             // It continues when the others were served.
             return;
+        }
+        if rx.is_small() && node.has_many_events() {
+            *hungry = true;
+            return self.held.push(slot);
         }
         let mut share = Share::of_each(self.ready);
         loop {
@@ -495,5 +507,7 @@ const WAKE: u64 = u64::MAX;
 const EVENTS_MAX: usize = 256;
 /// How long a listener pauses when there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long small messages stay in the sockets when many events wait: less than these take.
+const HOLD: Duration = Duration::from_micros(100);
 /// How long the last writes of a connection may take.
 const LINGER_MAX: Duration = Duration::from_secs(5);
