@@ -130,7 +130,11 @@ impl Listener {
         let limits = Descriptors::of_process();
         if !limits.may_keep(&socket) {
             self.refuse(node, remote);
-            return Ok(Room::Full);
+            let next = node.turn(|core, now, _| {
+                let next = core.machine.handle_no_place(now);
+                (next > now).then_some(next)
+            });
+            return Ok(next.ok().flatten().map_or(Room::Full, Room::Later));
         }
         set_options(&socket, remote.ip(), node.tos_at(self.address.ip()))?;
         adapt(socket.as_fd());

@@ -138,6 +138,14 @@ impl Node {
         self.socklnd().accepts_at(now)
     }
 
+    /// Lets an incoming connection give way, since there was no place for another one. Returns when the
+    /// next should be accepted.
+    pub fn handle_no_place(&mut self, now: Time) -> Time {
+        let next = self.socket().handle_no_place(now);
+        self.pump(now);
+        next
+    }
+
     /// Handles a connection that the listener accepted. `None` refuses it: then close it.
     pub fn handle_accepted(
         &mut self,

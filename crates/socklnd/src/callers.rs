@@ -24,7 +24,8 @@ pub(crate) struct Callers {
     places: BTreeMap<ConnId, Place>,
     /// The connections of each address that have carried no message, in order of age.
     unused: BTreeMap<IpAddr, BTreeSet<ConnId>>,
-    /// These addresses: that with the most connections last, then that with the oldest one.
+    /// These addresses with their crowding: the most crowded last, then that with the oldest
+    /// connection.
     crowds: BTreeSet<(usize, Reverse<ConnId>, IpAddr)>,
     /// The other connections on probation, in the order of their last messages.
     heard: BTreeMap<u64, ConnId>,
@@ -116,8 +117,8 @@ impl Callers {
         own.first().copied()
     }
 
-    /// Returns the connection on probation that gives way first: an unused one of the address with
-    /// the most, then the oldest; or that which was heard longest ago, if those are the majority.
+    /// Returns the connection on probation that gives way first: an unused one of the most
+    /// crowded address, then the oldest; or that which was heard longest ago, if those are the majority.
     pub(crate) fn first_to_go(&self) -> Option<ConnId> {
         let unused = self.crowds.last().map(|(_, Reverse(oldest), _)| *oldest);
         let heard = self.heard.values().next().copied();
@@ -126,10 +127,12 @@ impl Callers {
     }
 
     /// Returns since when there is the connection that gives way first, if it is an unused one and
-    /// the only one of its address.
-    pub(crate) fn first_lone(&self) -> Option<Time> {
+    /// its address has no more than one peer opens.
+    pub(crate) fn first_uncrowded(&self) -> Option<Time> {
         match self.places.get(&self.first_to_go()?)? {
-            Place::Unused(address, since) if self.unused.get(address)?.len() == 1 => Some(*since),
+            Place::Unused(address, since) if crowding(self.unused.get(address)?) == 1 => {
+                Some(*since)
+            }
             _ => None,
         }
     }
@@ -170,7 +173,7 @@ impl Callers {
     fn change_unused(&mut self, address: IpAddr, change: impl Fn(&mut BTreeSet<ConnId>) -> bool) {
         let of_address = self.unused.entry(address).or_default();
         let crowd = |conns: &BTreeSet<ConnId>| {
-            conns.first().map(|oldest| (conns.len(), Reverse(*oldest), address))
+            conns.first().map(|oldest| (crowding(conns), Reverse(*oldest), address))
         };
         if let Some(crowd) = crowd(of_address) {
             self.crowds.remove(&crowd);
@@ -182,6 +185,16 @@ impl Callers {
         }
     }
 }
+
+/// Returns for how many peers an address has connections. A peer opens all of its own before the
+/// first message of it is read: it must not displace itself.
+fn crowding(of_address: &BTreeSet<ConnId>) -> usize {
+    of_address.len().div_ceil(SET)
+}
+
+/// The connections that a peer opens: control, bulk in, bulk out. More of them, over a long path, come
+/// later than its first message.
+const SET: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -216,13 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn the_address_with_the_most_gives_way_first_then_the_oldest_connection() {
-        let mut callers = callers(&[(1, 1), (2, 2), (3, 3), (4, 3)]);
-        assert_eq!(callers.first_lone(), None);
-        for expected in [3, 1, 2, 4] {
+    fn the_most_crowded_address_gives_way_first_then_the_oldest_connection() {
+        let mut callers = callers(&[(1, 1), (2, 2), (3, 3), (4, 3), (5, 3), (6, 3)]);
+        assert_eq!(callers.first_uncrowded(), None);
+        callers.remove(ConnId(3));
+        for expected in [1, 2, 4, 5, 6] {
             assert_eq!(callers.first_to_go(), Some(ConnId(expected)));
+            assert_eq!(callers.first_uncrowded(), Some(Time(expected)));
             callers.remove(ConnId(expected));
-            assert_ne!(callers.first_lone(), Some(Time(expected)));
         }
         assert_eq!(callers.first_to_go(), None);
         assert!(callers.unused.is_empty() && callers.crowds.is_empty());

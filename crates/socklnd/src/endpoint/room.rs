@@ -28,10 +28,21 @@ impl Socklnd {
     /// Returns when the owner should accept another connection. A later one than now gives the
     /// connection whose place is needed the time to send its first message.
     pub fn accepts_at(&self, now: Time) -> Time {
-        match self.callers.first_lone().filter(|_| self.callers.is_full(self.limits())) {
+        match self.callers.first_uncrowded().filter(|_| self.callers.is_full(self.limits())) {
             Some(since) => now.max(since + FIRST_MESSAGE),
             None => now,
         }
+    }
+
+    /// Lets a connection give way, since the owner had no place for another one. Returns when it should
+    /// accept the next.
+    pub fn handle_no_place(&mut self, now: Time) -> Time {
+        self.limit_incoming(self.incoming_max, true);
+        let next = self.accepts_at(now);
+        if next == now {
+            self.free_place(now, self.limits());
+        }
+        next
     }
 
     /// Makes room for another connection from `address`; returns whether there is.
@@ -41,12 +52,20 @@ impl Socklnd {
             self.give_way(now, surplus);
         }
         while self.callers.is_full(limits) {
-            if self.callers.protected() > limits.protected() {
-                self.unprotect_idle(now);
+            if !self.free_place(now, limits) {
+                return false;
             }
-            let Some(conn) = self.callers.first_to_go() else { return false };
-            self.give_way(now, conn);
         }
+        true
+    }
+
+    /// Lets the first to go give way, if there is one.
+    fn free_place(&mut self, now: Time, limits: Limits) -> bool {
+        if self.callers.protected() > limits.protected() {
+            self.unprotect_idle(now);
+        }
+        let Some(conn) = self.callers.first_to_go() else { return false };
+        self.give_way(now, conn);
         true
     }
 

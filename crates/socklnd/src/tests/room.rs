@@ -9,6 +9,11 @@ fn few() -> Script {
     Script::with(Config { incoming_max: MOST, ..open_to_all() })
 }
 
+/// With room for the connections of a few peers on probation.
+fn some() -> Script {
+    Script::with(Config { incoming_max: 20, ..open_to_all() })
+}
+
 fn honest(number: u32) -> Nid {
     Nid::small(Net::TCP, 0x0b00_0000 | number)
 }
@@ -19,15 +24,23 @@ fn hostile(number: u32) -> Nid {
 
 impl Script {
     fn connects(&mut self, peer: Nid) -> ConnId {
+        self.connects_for(peer, ConnKind::CONTROL)
+    }
+
+    fn connects_for(&mut self, peer: Nid, kind: ConnKind) -> ConnId {
         let conn = self.accepted(peer);
-        self.greets(peer, conn);
+        self.greets_for(peer, conn, kind);
         conn
     }
 
-    /// Sends the handshake.
     fn greets(&mut self, peer: Nid, conn: ConnId) {
+        self.greets_for(peer, conn, ConnKind::CONTROL);
+    }
+
+    /// Sends the handshake.
+    fn greets_for(&mut self, peer: Nid, conn: ConnId, kind: ConnKind) {
         let mut bytes = request(OURS);
-        hello(peer, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
+        hello(peer, kind, Version::V3).encode(Order::Little, &mut bytes);
         assert_eq!(self.feed(conn, &bytes), bytes.len());
         for output in self.actions() {
             if let Output::Stream(Stream::Write { conn: to, head, .. }) = output
@@ -71,7 +84,7 @@ fn a_newcomer_takes_the_place_of_a_peer_that_never_sent_a_message() {
 
 #[test]
 fn a_crowd_of_one_address_displaces_itself() {
-    let mut script = few();
+    let mut script = some();
     let newcomer = script.accepted(honest(1));
     for _ in 0..200 {
         script.connects(hostile(1));
@@ -81,6 +94,25 @@ fn a_crowd_of_one_address_displaces_itself() {
         script.connects(hostile(1));
     }
     assert!(script.is_open(newcomer));
+}
+
+#[test]
+fn a_newcomer_does_not_displace_itself_while_it_opens_all_its_connections() {
+    let mut script = some();
+    for number in 0..200 {
+        script.connects(hostile(number));
+    }
+    script.wait_secs(1);
+    // It writes its first message, then connects again; the message has not been read yet.
+    let kinds = [ConnKind::CONTROL, ConnKind::BULK_OUT, ConnKind::BULK_IN];
+    let conns = kinds.map(|kind| script.connects_for(honest(1), kind));
+    for number in 0..7 {
+        assert_eq!(script.machine.accepts_at(script.now), script.now);
+        script.connects(hostile(number));
+    }
+    assert!(script.machine.accepts_at(script.now) > script.now, "it has the time for it");
+    script.talks(honest(1), conns[0]);
+    assert!(conns.iter().all(|conn| script.is_open(*conn)));
 }
 
 #[test]
@@ -95,8 +127,10 @@ fn a_newcomer_has_the_time_for_its_first_message() {
     assert_eq!(script.machine.accepts_at(script.now), later);
     script.talks(honest(1), newcomer);
     assert_eq!(script.machine.accepts_at(script.now), script.now, "there is a place");
-    script.connects(hostile(1));
-    assert_eq!(script.machine.accepts_at(script.now), script.now, "one address has two");
+    for _ in 0..9 {
+        script.accepted(hostile(1));
+    }
+    assert_eq!(script.machine.accepts_at(script.now), script.now, "one address has many");
     script.wait_secs(1);
     assert_eq!(script.machine.accepts_at(script.now), script.now);
 }
@@ -217,6 +251,23 @@ fn without_a_place_that_can_be_given_a_connection_is_refused() {
     assert_eq!(script.accepted_from(addr(honest(1), 1023)), None);
     assert!(script.is_open(member));
     assert_eq!(script.machine.counters().refused_handshakes, 1);
+}
+
+#[test]
+fn one_gives_way_when_the_owner_has_no_place_although_there_may_be_more() {
+    let mut script = few();
+    let conns = [0, 1].map(|n| script.connects(hostile(n)));
+    // The connections that the node has opened itself use the other places.
+    let later = script.machine.handle_no_place(script.now);
+    assert_eq!(later, script.now + Duration::from_millis(200));
+    assert!(conns.iter().all(|conn| script.is_open(*conn)), "they have the time for a message");
+    script.wait(Duration::from_millis(200));
+    assert_eq!(script.machine.handle_no_place(script.now), script.now);
+    script.actions();
+    assert_eq!(conns.map(|conn| script.is_open(conn)), [false, true]);
+    script.machine.limit_incoming(100, false);
+    script.joins(honest(0));
+    assert!(script.is_open(conns[1]));
 }
 
 /// Whatever peers do, the limits hold, and the books agree with the connections.
