@@ -27,8 +27,11 @@ pub(super) use worker::Worker;
 
 use super::requests::{OST, enqueue};
 
-/// How long anything may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long anything may take, on a machine of any speed.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The `at_min` of the client. It waits for a reply for longer than anything may take: what the targets
+/// have lost is not sent again, and a slow machine is not taken for that.
+const AT_MIN: u32 = 60;
 /// The handle of its connection, which callbacks name.
 const CONNECTION: Handle = Handle(0x1001);
 const TARGET: TargetId = TargetId(0);
@@ -167,7 +170,8 @@ fn target(server: Nid, name: &str) -> Target {
         | ConnectFlags::FLAGS2;
     let data = ConnectData { flags, flags2: ConnectFlags2::REP_MBITS, ..ConnectData::default() };
     let target = Target::new(TargetKind::Ost, uuid(OST), vec![server], data);
-    Target { client: uuid(name), connection: CONNECTION, ..target }
+    let limits = Limits { min: AT_MIN, ..Limits::default() };
+    Target { client: uuid(name), connection: CONNECTION, limits, ..target }
 }
 
 /// Returns the service of callbacks.
