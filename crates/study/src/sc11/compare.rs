@@ -58,17 +58,29 @@ pub(super) fn error(prediction: &Prediction, closed: &Closed) -> f64 {
     prediction.bytes_per_second / closed.bytes_per_second - 1.0
 }
 
+/// Returns whether the load is more than half of what the trunks carry, and from clients that together
+/// can send faster than that.
+fn is_crowded(key: &Key, closed: &Closed) -> bool {
+    let floods = u64::from(key.clients) * CABLE_MBPS > TRUNK_MBPS * TRUNKS as u64;
+    floods && closed.bytes_per_second > 0.5 * line_rate()
+}
+
+/// Returns whether queues grow at the trunks although these are not full.
+pub(super) fn queues(key: &Key, closed: &Closed) -> bool {
+    is_crowded(key, closed) && matches!(closed.bound, Bound::Concurrency | Bound::PeerCredits)
+}
+
 /// Returns why the closed-form model does not apply to a point; `None` if it applies.
 pub(super) fn why_not(point: &Point) -> Option<&'static str> {
     let Point { key, simulated, closed, .. } = point;
-    // The clients together can send faster than the trunks carry.
-    let flood = u64::from(key.clients) * CABLE_MBPS > TRUNK_MBPS * TRUNKS as u64;
-    let busy = closed.bytes_per_second > 0.5 * line_rate();
-    let crowded = key.direction == Direction::Write && flood && busy;
-    let held = key.hold == Hold::Kernel && key.concurrency > key.peer_credits;
+    let is_held = key.hold == Hold::Kernel && key.concurrency > key.peer_credits;
+    let is_held_write = key.direction == Direction::Write && is_held;
     match closed.bound {
+        Bound::Line | Bound::PeerCredits if is_held_write && is_crowded(key, closed) => {
+            Some(CONVOYS)
+        }
+        _ if queues(key, closed) => Some(QUEUES),
         _ if !simulated.steady => Some(UNSTEADY),
-        Bound::Line | Bound::PeerCredits if crowded && held => Some(CONVOYS),
         Bound::Line if key.distance == Distance::BackToBack && key.concurrency == 1 => Some(FEW),
         _ => None,
     }
@@ -80,5 +92,9 @@ LNet's queue, which change over tens of round trips. The model describes only on
 const CONVOYS: &str = "\
 Writes of many clients that nearly fill the trunks, with held credits: requests wait behind data \
 in LNet's queue and at the trunks, and this wait lengthens the time for which credits are held.";
+const QUEUES: &str = "\
+More than half of what the trunks carry, from clients that together can send faster: bursts of \
+several clients meet at the trunks and wait there, and RPCs that have waited together stay together. \
+This takes tens of round trips; until then the throughput is as the model says.";
 const FEW: &str = "\
 One RPC per client back to back: while some RPCs wait for one trunk or cable, another is idle.";

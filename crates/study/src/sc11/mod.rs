@@ -49,13 +49,17 @@ pub struct Study {
 }
 
 /// Returns how long to simulate a point. Connections are warm, so few rounds are enough for many
-/// RPCs in flight. Back to back, an RPC is cut into more bursts and costs more.
-fn effort(key: &Key) -> Effort {
+/// RPCs in flight, unless queues grow from round to round. Back to back, an RPC is cut into more
+/// bursts and costs more.
+fn effort(key: &Key, closed: &Closed) -> Effort {
     let rpcs = match key.distance {
         Distance::Ocean => 12_000,
         Distance::BackToBack => 4_000,
     };
-    let least_rounds = (rpcs / key.units()).clamp(8, 24) as usize;
+    let least_rounds = match compare::queues(key, closed) {
+        true => 64,
+        false => (rpcs / key.units()).clamp(8, 24) as usize,
+    };
     Effort { least_rounds, most_rounds: 6 * least_rounds, latencies: false }
 }
 
@@ -89,9 +93,9 @@ pub fn simulate(key: &Key) -> Result<Point, StudyError> {
 
 fn point(key: &Key, scenario: Scenario) -> Result<Point, StudyError> {
     let start = Instant::now();
-    let simulated =
-        predict(&scenario, effort(key)).map_err(|error| StudyError(format!("{key:?}: {error}")))?;
     let closed = closed(key);
+    let simulated = predict(&scenario, effort(key, &closed))
+        .map_err(|error| StudyError(format!("{key:?}: {error}")))?;
     let error = compare::error(&simulated, &closed);
     Ok(Point { key: *key, simulated, closed, error, took: start.elapsed() })
 }

@@ -214,7 +214,7 @@ const TOGETHER_TITLE: &str = "
 
 Above, the clients start one after the other within two round trips, and the ocean's delay varies \
 by 0.2 ms. If they start at the same time, like the ranks of a job, their RPCs queue at the \
-trunks, and requests wait there behind data. Such convoys last for hundreds of round trips.
+trunks from the first round trip on.
 
 ";
 
