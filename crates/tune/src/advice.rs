@@ -17,8 +17,8 @@ pub use memory::{Memory, Share};
 pub use plan::{Congestion, Plan};
 
 use crate::model::{
-    Bound, Direction, Hold, Kind, Load, Nic, Path, Prediction, Routers, Settings, payload_rate,
-    predict,
+    Bound, Direction, Hold, Kind, Load, Nic, Path, Prediction, Routers, Settings, Sharing,
+    payload_rate, predict,
 };
 
 /// The kind of nodes.
@@ -99,7 +99,17 @@ impl Site {
     /// Returns the settings with the bounds of interfaces and routers.
     pub(crate) fn bounds(&self, settings: Settings, router_credits: u32, large: u32) -> Settings {
         let rate = self.interface_rate();
-        let routers = Routers { count: self.routers, rate, router_credits, large_buffers: large };
+        let routers = Routers {
+            at_clients: self.routers,
+            at_servers: self.routers,
+            rate,
+            router_credits,
+            large_buffers: large,
+            sharing: match self.whose {
+                Whose::Fulmar => Sharing::ByTarget,
+                Whose::Kernel => Sharing::FirstCome,
+            },
+        };
         Settings {
             nic: self.interface_bits.map(|_| Nic { rate }),
             routers: (self.routers > 0).then_some(routers),

@@ -19,6 +19,16 @@
 //! RPCs, so that RPCs travel in convoys, between which the line is idle. [`predict()`] then follows
 //! the queue of one pair message by message, which takes microseconds to milliseconds.
 //!
+//! Through routers a path has several hops, and each has its own bound: the credits of its sender, of its router and the
+//! buffers there, each times a message, over the time for which this hop holds them. Only the hop between the
+//! sites is long. A router forwards a message when it is complete: an RPC takes the time of the message on each
+//! hop, each at the rate of its own line, which beside a router is often a much faster cable.
+//!
+//! ```text
+//! sender ── cable ──► router ══ long line ══► router ── cable ──► receiver
+//!         message/cable      message/line + ½ RTT     message/cable
+//! ```
+//!
 //! # Limits
 //! * TCP is steady: no slow start (about ten round trips after the first byte of a connection), and
 //!   losses only as far as `socket_buffer` includes their effect on the congestion control.
@@ -26,9 +36,10 @@
 //! * With more in flight than the capacity of the path, and less than twice as much, RPCs that
 //!   start together also meet on the line, and requests wait in its queue: up to a fifth is lost,
 //!   until noise separates them over hundreds of round trips. The simulator shows that.
-//! * Behind routers small messages and bulk use separate connections, which take turns, and convoys
-//!   are shorter: with a few more RPCs than credits in flight, the throughput is up to a sixth
-//!   (writes) or a quarter (reads) above the prediction.
+//! * With twice as many RPCs as credits that are held, writes through routers are up to an eighth below the prediction: a
+//!   router's two connections take turns, but neither in the order nor at the times that the model assumes.
+//! * Messages of several pairs that meet on an idle line each take longer: up to an eighth.
+//! * The long line is one hop. Of routers between two long lines the model knows nothing.
 //! * A message takes no longer than a round trip, even on short paths.
 //! * Servers need no time, and have a thread for every request.
 //! * A queue on the line that is too short for the windows drops packets; the model does not.
@@ -179,6 +190,14 @@ impl Load {
             Direction::Write => self.clients,
         }
     }
+
+    /// Returns the number of nodes that get the data.
+    pub(crate) fn receivers(&self) -> u32 {
+        match self.direction {
+            Direction::Read => self.clients,
+            Direction::Write => self.servers,
+        }
+    }
 }
 
 /// How long a data message holds its credit.
@@ -199,12 +218,14 @@ pub struct Nic {
     pub rate: u64,
 }
 
-/// Routers at both ends of the long path: every router of one site uses every router of the other
-/// as a next hop.
+/// Routers at one end or both ends of the long path, where the nodes of a site reach all of its routers, and
+/// every router uses all nodes or routers of the other end as next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Routers {
-    /// The number at each end.
-    pub count: u32,
+    /// The number at the end of the clients.
+    pub at_clients: u32,
+    /// The number at the end of the servers.
+    pub at_servers: u32,
     /// The payload rate of one router in bytes per second.
     pub rate: u64,
     /// The most messages of one previous hop in a router (`peer_buffer_credits`, or if that is 0
@@ -212,6 +233,28 @@ pub struct Routers {
     pub router_credits: u32,
     /// Buffers of 1 MiB in each router.
     pub large_buffers: u32,
+    /// Whose messages get them.
+    pub sharing: Sharing,
+}
+
+impl Routers {
+    /// Returns the number at the end of the senders, and of the receivers.
+    fn on_the_way(&self, direction: Direction) -> [u32; 2] {
+        match direction {
+            Direction::Write => [self.at_clients, self.at_servers],
+            Direction::Read => [self.at_servers, self.at_clients],
+        }
+    }
+}
+
+/// How router buffers are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    /// By target, as routers of Fulmar do: each target leaves some for others.
+    ByTarget,
+    /// The first message that comes, as kernel routers do.
+    FirstCome,
 }
 
 /// The settings that limit the data in flight.
@@ -232,7 +275,7 @@ pub struct Settings {
     pub cache: Option<u64>,
     /// The interfaces of clients and servers; no limit if `None`.
     pub nic: Option<Nic>,
-    /// Routers at both ends; none if `None`.
+    /// The routers; none if `None`.
     pub routers: Option<Routers>,
 }
 

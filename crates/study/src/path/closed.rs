@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use fulmar_sim::options::Control;
-use fulmar_tune::model::{self, Hold, Load, Nic, Prediction, Routers, Settings};
+use fulmar_tune::model::{self, Hold, Load, Nic, Prediction, Routers, Settings, Sharing};
 
 use super::plan::{Group, Link, Plan, Port, Work};
 use crate::scenario::Credits;
 
 /// Returns the prediction of the closed-form model, if it covers the plan: one bulk load between
-/// two sites with direct links, with no routers or as many at each end.
+/// two sites with direct links, with routers at no end, at one or at both.
 pub fn closed(plan: &Plan) -> Option<Prediction> {
     let [load] = &plan.loads[..] else { return None };
     let Work::Bulk(direction, size) = load.work else { return None };
@@ -73,26 +73,31 @@ fn hold(credits: &Credits, size: u32) -> Hold {
     }
 }
 
-/// Returns the routers of both ends; `None` if they are not as the model assumes.
+/// Returns the routers of the ends; `None` if they are not as the model assumes.
 fn routers(plan: &Plan, near: &Port, far: &Port) -> Option<Option<Routers>> {
-    let all: Vec<&Group> = plan.groups.iter().filter(|group| group.router).collect();
-    let [one, other] = match &all[..] {
-        [] => return Some(None),
-        [one, other] => [one, other],
-        _ => return None,
-    };
-    let at = |group: &Group, end: &Port| group.ports.iter().all(|port| port.site == end.site);
-    if one.count != other.count || !at(one, near) || !at(other, far) {
+    let all = || plan.groups.iter().filter(|group| group.router);
+    if all().next().is_none() {
+        return Some(None);
+    }
+    let is_at = |group: &Group, end: &Port| group.ports.iter().all(|port| port.site == end.site);
+    let at = |end: &Port| all().filter(|group| is_at(group, end)).collect::<Vec<_>>();
+    let (at_clients, at_servers) = (at(near), at(far));
+    if at_clients.len().max(at_servers.len()) > 1
+        || at_clients.len() + at_servers.len() != all().count()
+    {
         return None;
     }
-    let rate = one.ports.iter().map(|port| port.cable.rate_mbps).min()?;
+    let number = |groups: &[&Group]| groups.iter().map(|group| group.count).sum();
+    let rate = all().flat_map(|group| &group.ports).map(|port| port.cable.rate_mbps).min()?;
     Some(Some(Routers {
-        count: one.count,
+        at_clients: number(&at_clients),
+        at_servers: number(&at_servers),
         rate: payload(plan, rate),
         router_credits: match plan.peer_buffer_credits {
             0 => plan.credits.peer_credits,
             credits => credits,
         },
         large_buffers: plan.buffers.large,
+        sharing: Sharing::ByTarget,
     }))
 }

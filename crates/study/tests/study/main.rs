@@ -2,4 +2,5 @@
 
 mod model;
 mod pictures;
+mod routed;
 mod scale;

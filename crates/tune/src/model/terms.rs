@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fulmar_text::{bit_rate, bytes, count, duration};
 
-use super::{Bound, Direction, Hold, Kind, Load, Path, Settings, Term};
+use super::{Bound, Direction, Hold, Kind, Load, Path, Routers, Settings, Sharing, Term};
 
 /// The values from which the terms and the waves are computed.
 #[derive(Clone, Copy, Debug)]
@@ -12,29 +12,51 @@ pub(super) struct Facts {
     pub(super) path: Path,
     pub(super) load: Load,
     pub(super) settings: Settings,
-    /// The number of senders with a next hop over the long path: pairs, or pairs of routers.
+    /// The nodes that send the data over the long hop: the senders of the load, or their routers.
+    senders: u32,
+    /// The number of senders with a next hop over the long hop.
     pub(super) ways: u32,
-    /// The number of lines that one RPC can use alone.
+    /// The routers at the end of the senders, and of the receivers.
+    routers: [u32; 2],
+    /// The rate of a message on the long hop, and between a node and a router of its site.
     pub(super) rate: f64,
+    cable: f64,
     /// Whether the RPC waits for its bulk and the acknowledgement of it: two round trips.
     pub(super) waits_for_bulk: bool,
 }
 
 impl Facts {
     pub(super) fn new(path: &Path, load: &Load, settings: &Settings) -> Self {
-        let ways = match settings.routers {
-            Some(routers) => routers.count.max(1).saturating_mul(routers.count.max(1)),
-            None => load.pairs.max(1),
+        let routers = settings.routers.map_or([0, 0], |routers| routers.on_the_way(load.direction));
+        let or = |routers: u32, nodes: u32| if routers > 0 { routers } else { nodes.max(1) };
+        let (senders, receivers) =
+            (or(routers[0], load.senders()), or(routers[1], load.receivers()));
+        let ways = match routers {
+            [0, 0] => load.pairs.max(1),
+            _ => senders.saturating_mul(receivers),
         };
         let waits_for_bulk = load.direction == Direction::Write
             || load.kind == Kind::Lustre
-            || settings.hold == Hold::RoundTrip && settings.routers.is_none();
-        let mut facts =
-            Self { path: *path, load: *load, settings: *settings, ways, rate: 1., waits_for_bulk };
+            || settings.hold == Hold::RoundTrip && routers == [0, 0];
         let nic = settings.nic.map_or(f64::INFINITY, |nic| nic.rate as f64);
         let router = settings.routers.map_or(f64::INFINITY, |router| router.rate as f64);
-        facts.rate = (path.rate as f64).min(nic).min(router).max(1.);
-        facts
+        let cable = nic.min(router).max(1.);
+        let rate = (path.rate as f64).min(cable).max(1.);
+        let (path, load, settings) = (*path, *load, *settings);
+        Self { path, load, settings, senders, ways, routers, rate, cable, waits_for_bulk }
+    }
+
+    /// Returns whether small messages and bulk wait for the same credits in one queue. In front of a
+    /// router they wait in two connections, which it reads in turn.
+    pub(super) fn is_one_queue(&self) -> bool {
+        self.routers[0] == 0
+    }
+
+    /// Returns the time that a message takes into and out of the routers, which forward it when it is
+    /// complete.
+    pub(super) fn stored_time(&self) -> f64 {
+        let hops = self.routers.iter().filter(|count| **count > 0).count();
+        hops as f64 * self.message() / self.cable
     }
 
     pub(super) fn message(&self) -> f64 {
@@ -55,7 +77,7 @@ impl Facts {
         bytes / self.rate + (bytes / window - 1.).max(0.) * self.rtt()
     }
 
-    /// Returns how long a message holds a credit over the long path.
+    /// Returns how long a message holds a credit of the long hop.
     pub(super) fn hold_time(&self) -> f64 {
         match self.settings.hold {
             Hold::Written => self.message_time(),
@@ -90,11 +112,10 @@ impl Facts {
     /// Returns the duration of an RPC that does not wait.
     pub(super) fn rpc_time(&self) -> f64 {
         let trips = if self.waits_for_bulk { 2. } else { 1. };
-        // A router forwards a message when it is complete.
-        let stored = if self.settings.routers.is_some() { 2. * self.message_time() } else { 0. };
         let connections = self.connections(self.load.messages() as f64);
         let window = connections * self.settings.socket_buffer.max(1) as f64;
-        trips * self.rtt() + self.transfer_time(self.load.rpc_bytes.max(1) as f64, window) + stored
+        let transfer = self.transfer_time(self.load.rpc_bytes.max(1) as f64, window);
+        trips * self.rtt() + transfer + self.stored_time()
     }
 
     fn time(seconds: f64) -> String {
@@ -131,8 +152,7 @@ impl Facts {
         let (ways, peer) = (f64::from(self.ways), settings.peer_credits.max(1));
         let text = format!("{} x {}", self.ways_text(), count(peer, "credit"));
         terms.push(self.held(Bound::PeerCredits, ways * f64::from(peer), &text));
-        let senders = settings.routers.map_or(load.senders(), |routers| routers.count).max(1);
-        let credits = settings.credits.max(1);
+        let (senders, credits) = (self.senders, settings.credits.max(1));
         let text = format!("{} x {}", count(senders, "sender"), count(credits, "credit"));
         terms.push(self.held(Bound::Credits, f64::from(senders) * f64::from(credits), &text));
         self.router_terms(&mut terms);
@@ -157,9 +177,12 @@ impl Facts {
     }
 
     fn ways_text(&self) -> String {
-        match self.settings.routers {
-            Some(_) => format!("{} of routers", count(self.ways, "pair")),
-            None => count(self.ways, "pair"),
+        let pairs = count(self.ways, "pair");
+        match self.routers {
+            [0, 0] => pairs,
+            [_, 0] => format!("{pairs} of a router and a receiver"),
+            [0, _] => format!("{pairs} of a sender and a router"),
+            _ => format!("{pairs} of routers"),
         }
     }
 
@@ -175,39 +198,59 @@ impl Facts {
         term(Bound::Window, text, f64::from(self.ways) * self.way_window_rate())
     }
 
+    /// Adds the terms of the routers. Those at the end of the senders have a message, with a credit of
+    /// its previous hop and a buffer, until the long hop has it; those at the other end only for the time of
+    /// a cable, so that their own rate is the least of their terms.
     fn router_terms(&self, terms: &mut Vec<Term>) {
         let Some(routers) = self.settings.routers else { return };
-        let number = f64::from(routers.count.max(1));
-        let who = count(routers.count.max(1), "router");
-        let text = format!("{who} x {}", bit_rate(8. * routers.rate as f64));
-        terms.push(term(Bound::Router, text, number * routers.rate as f64));
-        let senders = self.load.senders().max(1);
-        let credits = routers.router_credits.max(1);
-        let all = f64::from(senders) * number * f64::from(credits);
+        let Some(fewest) = self.routers.into_iter().filter(|count| *count > 0).min() else {
+            return;
+        };
+        let text = format!("{} x {}", count(fewest, "router"), bit_rate(8. * routers.rate as f64));
+        terms.push(term(Bound::Router, text, f64::from(fewest) * routers.rate as f64));
+        let [number @ 1..=u32::MAX, _] = self.routers else { return };
+        let who = count(number, "router");
+        let (senders, credits) = (self.load.senders().max(1), routers.router_credits.max(1));
+        let all = f64::from(senders) * f64::from(number) * f64::from(credits);
         let (senders, credits) = (count(senders, "sender"), count(credits, "router credit"));
         terms.push(self.held(Bound::RouterCredits, all, &format!("{senders} x {who} x {credits}")));
-        let buffers = routers.large_buffers.max(1);
-        let text = format!("{who} x {}", count(buffers, "buffer"));
-        terms.push(self.held(Bound::RouterBuffers, number * f64::from(buffers), &text));
+        let (buffers, all) = (self.usable_buffers(routers), routers.large_buffers.max(1));
+        let text = match buffers == u64::from(all) {
+            true => format!("{who} x {}", count(all, "buffer")),
+            false => format!("{who} x {} of {all}", count(buffers, "buffer")),
+        };
+        let buffers = f64::from(number) * buffers as f64;
+        terms.push(self.held(Bound::RouterBuffers, buffers, &text));
     }
 
-    /// Returns the credits of one sender, and their kind.
+    /// Returns the buffers of a router that the data can have: one of Fulmar gives those for one target another
+    /// buffer while they have fewer than are free.
+    fn usable_buffers(&self, routers: Routers) -> u64 {
+        let all = u64::from(routers.large_buffers.max(1));
+        match routers.sharing {
+            Sharing::FirstCome => all,
+            Sharing::ByTarget => {
+                let targets = u64::from(self.load.receivers().max(1));
+                (all * targets).div_ceil(targets + 1)
+            }
+        }
+    }
+
+    /// Returns the credits of one sender for which small messages wait too, and their kind.
     pub(super) fn way_credits(&self) -> (f64, Bound) {
         let Self { settings, load, .. } = self;
         let ways = f64::from(self.ways);
         let share = |count: u32, credits: u32| f64::from(count) * f64::from(credits) / ways;
-        let senders = settings.routers.map_or(load.senders(), |routers| routers.count).max(1);
         let mut least = (f64::from(settings.peer_credits.max(1)), Bound::PeerCredits);
         let mut take = |credits: f64, what| {
             if credits < least.0 {
                 least = (credits, what);
             }
         };
-        take(share(senders, settings.credits.max(1)), Bound::Credits);
-        if let Some(routers) = settings.routers {
-            let hops = routers.count.max(1).saturating_mul(load.senders().max(1));
+        take(share(self.senders, settings.credits.max(1)), Bound::Credits);
+        if let (Some(routers), [number @ 1..=u32::MAX, _]) = (settings.routers, self.routers) {
+            let hops = number.saturating_mul(load.senders().max(1));
             take(share(hops, routers.router_credits.max(1)), Bound::RouterCredits);
-            take(share(routers.count, routers.large_buffers.max(1)), Bound::RouterBuffers);
         }
         least
     }

@@ -25,6 +25,18 @@ fn open() -> Settings {
     }
 }
 
+/// Returns two routers at each end.
+fn through(router_credits: u32, large_buffers: u32) -> Routers {
+    Routers {
+        at_clients: 2,
+        at_servers: 2,
+        rate: 1 << 33,
+        router_credits,
+        large_buffers,
+        sharing: Sharing::FirstCome,
+    }
+}
+
 fn write(pairs: u32, concurrency: u32) -> Load {
     Load::selftest(pairs, concurrency, Direction::Write)
 }
@@ -85,12 +97,42 @@ fn each_setting_binds_where_it_is_the_least() {
     assert_eq!(bound(&load, Settings { cache: Some(32 * MIB), ..open() }), Bound::Cache);
     let nic = Some(Nic { rate: 1_250_000_000 });
     assert_eq!(bound(&load, Settings { nic, ..open() }), Bound::Nic);
-    let routers = Routers { count: 2, rate: 1 << 33, router_credits: 4096, large_buffers: 4096 };
+    let routers = through(4096, 4096);
     let of = |routers| Settings { routers: Some(routers), ..held };
     assert_eq!(bound(&load, of(routers)), Bound::Line);
     assert_eq!(bound(&load, of(Routers { rate: 1 << 30, ..routers })), Bound::Router);
     assert_eq!(bound(&load, of(Routers { large_buffers: 64, ..routers })), Bound::RouterBuffers);
     assert_eq!(bound(&load, of(Routers { router_credits: 16, ..routers })), Bound::RouterCredits);
+}
+
+#[test]
+fn a_router_stores_a_message_for_the_time_of_its_own_cable() {
+    let path = Path::of_line(1_000_000_000, 9000, RTT);
+    let load = Load::selftest(1, 1, Direction::Read);
+    let time = |routers| {
+        let settings = Settings { routers, ..open() };
+        predict(&path, &load, &settings).rpc_time.as_secs_f64()
+    };
+    let routers = Routers { rate: path.rate * 10, ..through(64, 1024) };
+    let message = MIB as f64 / path.rate as f64;
+    let stored = |routers| (time(Some(routers)) - time(None)) / message;
+    assert!((stored(routers) - 0.2).abs() < 1e-6);
+    assert!((stored(Routers { rate: path.rate, ..routers }) - 2.).abs() < 1e-6);
+    assert!((stored(Routers { at_servers: 0, ..routers }) - 0.1).abs() < 1e-6);
+}
+
+#[test]
+fn a_router_of_fulmar_keeps_buffers_for_other_targets() {
+    let held = Settings { hold: Hold::RoundTrip, ..open() };
+    let of = |pairs, sharing| {
+        let routers = Routers { at_clients: 1, sharing, ..through(4096, 12) };
+        let settings = Settings { routers: Some(routers), ..held };
+        let terms = predict(&path(), &write(pairs, 512), &settings).terms;
+        terms.into_iter().find(|term| term.what == Bound::RouterBuffers).unwrap().formula
+    };
+    assert!(of(1, Sharing::ByTarget).starts_with("1 router x 6 buffers of 12 x"));
+    assert!(of(2, Sharing::ByTarget).starts_with("1 router x 8 buffers of 12 x"));
+    assert!(of(2, Sharing::FirstCome).starts_with("1 router x 12 buffers x"));
 }
 
 #[test]
@@ -166,7 +208,7 @@ fn any_settings() -> impl Strategy<Value = (Load, Settings)> {
             kind: if is_lustre { Kind::Lustre } else { Kind::Selftest },
             ..write(pairs, concurrency)
         };
-        let routers = Routers { count: 2, rate: 1 << 33, router_credits: 64, large_buffers: 1024 };
+        let routers = through(64, 1024);
         let settings = Settings {
             peer_credits,
             credits,

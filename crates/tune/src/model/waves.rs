@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The small message is a client's next request (write) or a server's reply (read). It also needs a
-//! credit for a short time, and waits behind the bulk of other RPCs.
+//! credit for a short time, and waits behind the bulk of other RPCs. In front of a router the two are in two
+//! connections, and the first message of each waits for a credit of the router, which go to them in turn.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -36,6 +37,32 @@ enum Waiting {
     Small(usize),
 }
 
+/// The messages that wait for a credit.
+struct Line {
+    is_one_queue: bool,
+    /// All messages, or those of the bulk connection.
+    first: VecDeque<Waiting>,
+    /// Small messages, if they have a connection of their own.
+    small: VecDeque<Waiting>,
+    small_is_next: bool,
+}
+
+impl Line {
+    fn push(&mut self, message: Waiting) {
+        match message {
+            Waiting::Small(_) if !self.is_one_queue => self.small.push_back(message),
+            _ => self.first.push_back(message),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        let small =
+            if self.small_is_next || self.first.is_empty() { self.small.pop_front() } else { None };
+        self.small_is_next = small.is_none();
+        small.or_else(|| self.first.pop_front())
+    }
+}
+
 /// Nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rpc {
@@ -48,6 +75,8 @@ struct Rpc {
 struct Queue {
     now: u64,
     rtt: u64,
+    /// The time of a message on the other hops.
+    stored: u64,
     /// The time of a message on a line that it uses alone, and on its share of the line.
     message: u64,
     slot: u64,
@@ -58,7 +87,7 @@ struct Queue {
     messages: u64,
     credits: u64,
     line_free: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: Line,
     events: BinaryHeap<Reverse<(u64, u64, Event, usize)>>,
     count: u64,
     rpcs: Vec<Rpc>,
@@ -77,6 +106,7 @@ pub(super) fn follow(facts: &Facts, share: f64, credits: f64) -> f64 {
     let mut queue = Queue {
         now: 0,
         rtt: nanoseconds(facts.rtt()),
+        stored: nanoseconds(facts.stored_time()),
         message: nanoseconds(facts.message_time()),
         slot: nanoseconds(facts.message() / share).max(1),
         ahead: nanoseconds(ahead),
@@ -85,7 +115,12 @@ pub(super) fn follow(facts: &Facts, share: f64, credits: f64) -> f64 {
         messages,
         credits: (credits.floor() as u64).max(1),
         line_free: 0,
-        waiting: VecDeque::new(),
+        waiting: Line {
+            is_one_queue: facts.is_one_queue(),
+            first: VecDeque::new(),
+            small: VecDeque::new(),
+            small_is_next: false,
+        },
         events: BinaryHeap::new(),
         count: 0,
         rpcs: vec![Rpc::default(); rpcs as usize],
@@ -131,7 +166,9 @@ impl Queue {
                     rounds += 1;
                     self.rpcs[rpc].rounds += 1;
                     self.rpcs[rpc].moving = self.messages;
-                    self.waiting.extend((0..self.messages).map(|_| Waiting::Bulk(rpc)));
+                    for _ in 0..self.messages {
+                        self.waiting.push(Waiting::Bulk(rpc));
+                    }
                 }
             }
             self.serve();
@@ -147,16 +184,16 @@ impl Queue {
     fn moved(&mut self, rpc: usize) {
         self.rpcs[rpc].moving -= 1;
         if self.rpcs[rpc].moving == 0 {
-            self.waiting.push_back(Waiting::Small(rpc));
+            self.waiting.push(Waiting::Small(rpc));
         }
     }
 
     fn serve(&mut self) {
         while self.credits > 0 {
-            match self.waiting.pop_front() {
+            match self.waiting.pop() {
                 None => return,
                 Some(Waiting::Small(rpc)) => {
-                    let begins = self.now.max(self.rpcs[rpc].left) + self.rtt;
+                    let begins = self.now.max(self.rpcs[rpc].left) + self.rtt + self.stored;
                     self.at(begins, Event::Bulk, rpc);
                 }
                 Some(Waiting::Bulk(rpc)) => self.send(rpc),

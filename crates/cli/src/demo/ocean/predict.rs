@@ -45,13 +45,15 @@ pub fn predict(ocean: &Ocean, setup: &Setup) -> Result<Predicted, String> {
 
 fn settings(ocean: &Ocean, setup: &Setup) -> model::Settings {
     let routers = model::Routers {
-        count: 1,
+        at_clients: 1,
+        at_servers: 1,
         rate: model::payload_rate(LAN_MBPS * 1_000_000, u32::from(MTU)),
         router_credits: match setup.peer_buffer_credits {
             0 => setup.peer_credits,
             credits => credits,
         },
         large_buffers: large_buffers(setup),
+        sharing: model::Sharing::ByTarget,
     };
     model::Settings {
         peer_credits: setup.peer_credits,
