@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fulmar_base::{Errno, Span, Table, Time};
 use fulmar_lnet_wire::Nid;
-use fulmar_lnet_wire::selftest::{Check, Damage, LnetCounters, Usage};
+use fulmar_lnet_wire::selftest::{BatchId, Check, Damage, LnetCounters, Usage};
 use fulmar_wire::Order;
 
 use crate::api::{CommandId, Config, Done, OperationId, Output, QuestionId, Request, Task};
@@ -109,6 +109,11 @@ impl Selftest {
             other => panic!("{id:?} is not a counter query but {other:?}"),
         }
         self.settle(now);
+    }
+
+    /// Returns the RPCs of a batch that this node sent as a client, and that were answered.
+    pub fn answered(&self, batch: BatchId) -> u64 {
+        self.instances.answered(batch)
     }
 
     /// Handles the answer to [`Task::Measure`].

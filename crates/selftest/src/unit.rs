@@ -99,6 +99,8 @@ pub(crate) struct Instance {
     pub(crate) units: Vec<Unit>,
     /// How many units are not done.
     pub(crate) active: u32,
+    /// RPCs that were answered, and whose data were right.
+    answered: u64,
     stopping: bool,
 }
 
@@ -222,7 +224,10 @@ impl Selftest {
             || (result.is_err() && instance.stop_on_error);
         let session = self.sessions.get_mut(instance.session);
         match result {
-            Ok(took) => session.measures.count(took, load.bytes()),
+            Ok(took) => {
+                session.measures.count(took, load.bytes());
+                self.instances.get_mut(id.instance).answered += 1;
+            }
             // An aborted RPC is not a failure.
             Err(Failure::Rpc(_)) if stopping => {}
             Err(failure) => {
@@ -354,6 +359,7 @@ impl Instance {
             cost: load.cost(),
             units: Vec::new(),
             active: 0,
+            answered: 0,
             stopping: false,
         }
     }
@@ -369,6 +375,11 @@ impl Instance {
 }
 
 impl Instances {
+    /// Returns the RPCs of a batch that were answered.
+    pub(crate) fn answered(&self, batch: BatchId) -> u64 {
+        self.table.values().filter(|one| one.batch == batch).map(|one| one.answered).sum()
+    }
+
     /// Returns whether the units of an instance fit the limit.
     pub(crate) fn has_room_for(&self, instance: &Instance) -> bool {
         self.units + instance.unit_count() <= UNITS_MAX

@@ -47,6 +47,11 @@ impl Meter {
         }
     }
 
+    /// Returns the number of answers.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers
+    }
+
     /// Returns the measurement once available: the last third of all rounds, if the third before
     /// had the same rate, or if `most` rounds have passed.
     pub(crate) fn result(&self) -> Option<Measured> {

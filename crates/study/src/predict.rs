@@ -1,5 +1,6 @@
 //! Simulates one scenario.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use fulmar_lnet_wire::selftest::{Histogram, Slice};
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::meter::{Measured, Meter};
 use crate::network::{self, Hosts, TIMEOUT};
 use crate::path::{holds_back, lacks_credits, lacks_peer_credits};
-use crate::scenario::{Direction, Scenario};
-use crate::session::{Load, Session, StudyError};
+use crate::scenario::{Begin, Direction, Scenario};
+use crate::session::{Session, StudyError, Test, brw};
 
 /// The result of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,11 +106,16 @@ impl Default for Effort {
 pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyError> {
     let hosts = Hosts::new(scenario);
     let options = network::options(scenario);
-    let mut session = Session::open(&options, hosts.clients.clone(), hosts.servers.clone())?;
+    let mut session = Session::begin(&options)?;
     let units = u64::from(scenario.clients) * u64::from(scenario.concurrency);
-    let Scenario { direction, size, concurrency, begin, .. } = *scenario;
-    let meter = Meter::new(units, effort.least_rounds, effort.most_rounds);
-    session.run(&Load { direction, size, concurrency, begin }, meter)?;
+    for test in tests(scenario, &hosts) {
+        session.add(test)?;
+    }
+    session.meter = Some(Meter::new(units, effort.least_rounds, effort.most_rounds));
+    session.start(match scenario.begin {
+        Begin::Together => Duration::ZERO,
+        Begin::InTurn(over) => over,
+    })?;
     let before = if effort.latencies { session.measures()? } else { Vec::new() };
     let (measured, waiting) = watch(scenario, &hosts, &mut session, units)?;
     let binding = full_lines(scenario, measured).unwrap_or_else(|| most_often(&waiting));
@@ -119,7 +125,7 @@ pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyE
     };
     let rpcs_per_second = measured.answers as f64 / measured.over.as_secs_f64();
     Ok(Prediction {
-        bytes_per_second: rpcs_per_second * f64::from(size),
+        bytes_per_second: rpcs_per_second * f64::from(scenario.size),
         rpcs_per_second,
         mean_latency: Duration::from_secs_f64(units as f64 / rpcs_per_second),
         latencies,
@@ -127,9 +133,31 @@ pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyE
         measured_over: measured.over,
         rpcs: measured.answers,
         steady: measured.steady,
-        server_shares: shares(&session.answered),
+        server_shares: shares(&session.answered_by(hosts.servers.clone())),
         steps: session.steps,
     })
+}
+
+/// Returns one test for all clients, or one for each if they start in turn.
+fn tests(scenario: &Scenario, hosts: &Hosts) -> Vec<Test> {
+    let test = |name: String, clients: Range<u32>, servers: Range<u32>| Test {
+        name,
+        clients,
+        servers,
+        spec: brw(scenario.direction, scenario.size),
+        concurrency: scenario.concurrency,
+    };
+    let (clients, servers) = (hosts.clients.clone(), hosts.servers.clone());
+    match scenario.begin {
+        Begin::Together => vec![test("load".into(), clients, servers)],
+        Begin::InTurn(_) => {
+            let pairs = clients.zip(servers.cycle());
+            let one = |(client, server)| {
+                test(format!("load-{client}"), client..client + 1, server..server + 1)
+            };
+            pairs.map(one).collect()
+        }
+    }
 }
 
 /// Runs until the throughput is steady, and samples several times per round what messages wait for.
@@ -140,7 +168,7 @@ fn watch(
     units: u64,
 ) -> Result<(Measured, Vec<Option<Binding>>), StudyError> {
     let mut waiting = Vec::new();
-    let answers = |session: &Session| session.answered.iter().sum::<u64>();
+    let answers = |session: &Session| session.meter.as_ref().map_or(0, Meter::answers);
     loop {
         let next = answers(session) + (units / SAMPLES).max(1);
         session.until("a steady throughput", TIMEOUT, |session| {
@@ -230,7 +258,7 @@ fn held_back(scenario: &Scenario, hosts: &Hosts, world: &World) -> Option<Bindin
     waiting(world, senders)
 }
 
-fn waiting(world: &World, mut hosts: std::ops::Range<u32>) -> Option<Binding> {
+fn waiting(world: &World, mut hosts: Range<u32>) -> Option<Binding> {
     hosts.find_map(|host| {
         if lacks_credits(world, HostId(host)) {
             return Some(Binding::Credits);

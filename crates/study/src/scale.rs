@@ -17,10 +17,9 @@ use fulmar_sim::options::{Line, Network, Rails, Selftest, Site, Tcp};
 use fulmar_sim::{HostId, Options};
 use serde::Serialize;
 
-use crate::meter::Meter;
 use crate::predict::shares;
-use crate::scenario::{Begin, Direction};
-use crate::session::{Load, Session, StudyError};
+use crate::scenario::Direction;
+use crate::session::{Session, StudyError, Test, brw};
 
 /// The size and the duration of the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -113,18 +112,24 @@ pub fn run(size: Size, progress: impl Fn(&str)) -> Result<Scale, StudyError> {
     let Size { nodes, servers, .. } = size;
     progress(&format!("{nodes} nodes and {} routers start and join a session", size.routers));
     let (clients, servers) = (1..nodes + 1, nodes + 1..nodes + 1 + servers);
-    let mut session = Session::open(&options(&size), clients, servers)?;
+    let mut session = Session::begin(&options(&size))?;
+    session.add(Test {
+        name: "load".into(),
+        clients,
+        servers: servers.clone(),
+        spec: brw(size.direction, size.transfer),
+        concurrency: 1,
+    })?;
     let joined = start.elapsed();
     progress("the load starts");
-    let (direction, begin) = (size.direction, Begin::Together);
-    let load = Load { direction, size: size.transfer, concurrency: 1, begin };
-    session.run(&load, Meter::new(u64::from(nodes), usize::MAX, usize::MAX))?;
+    session.start(Duration::ZERO)?;
     // Connections are opened, and discoveries end.
     pass(&mut session, WARM_UP.max(size.round_trip * 10))?;
     progress(&format!("measuring for {} s", size.measured.as_secs_f64()));
-    let before = session.answered.clone();
+    let before = session.answered_by(servers.clone());
     pass(&mut session, size.measured)?;
-    let counts = session.answered.iter().zip(&before).map(|(after, before)| after - before);
+    let after = session.answered_by(servers);
+    let counts = after.iter().zip(&before).map(|(after, before)| after - before);
     Ok(scale(&size, &session, &counts.collect::<Vec<_>>(), (joined, start.elapsed() - joined)))
 }
 

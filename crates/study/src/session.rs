@@ -1,22 +1,20 @@
 //! A session of LNet selftest on simulated nodes, with the commands that `lst` sends.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
-use fulmar_lnet_wire::selftest::BULK_PORTAL;
-use fulmar_lnet_wire::{Body, Header};
-use fulmar_selftest::console::{Command, DataCheck, Measures, NodeAnswer, Reply, Target, TestSpec};
+use fulmar_lnet_wire::selftest::BatchId;
+use fulmar_selftest::console::{
+    Command, DataCheck, Measures, NodeAnswer, NodeError, Reply, Target, TestSpec,
+};
 use fulmar_sim::administrator::Administrators;
 use fulmar_sim::{HostId, Log, Options, Signal, World};
 
 use crate::meter::Meter;
 use crate::network::{CONSOLE, TIMEOUT};
-use crate::scenario::{Begin, Direction};
-
-const BATCH: &str = "load";
-const CLIENTS: &str = "clients";
-const SERVERS: &str = "servers";
+use crate::scenario::Direction;
 
 /// Why a simulation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,28 +32,16 @@ impl std::error::Error for StudyError {}
 pub(crate) struct Session {
     pub(crate) world: World,
     administrators: Administrators,
-    /// Counts the answers of the servers once the batch runs.
+    tests: Vec<Test>,
+    /// Counts the answers to all tests once it is set.
     pub(crate) meter: Option<Meter>,
-    /// Number of answers of each server.
-    pub(crate) answered: Vec<u64>,
-    clients: Range<u32>,
-    servers: Range<u32>,
-    transfer: u32,
-    /// The tests of [`Self::add`], and the numbers of their answers.
-    tests: Vec<(Test, u64)>,
+    /// The answers that the meter has counted, by client.
+    metered: BTreeMap<u32, u64>,
     pub(crate) steps: u64,
     broken: Option<String>,
 }
 
-/// The load of a batch.
-pub(crate) struct Load {
-    pub(crate) direction: Direction,
-    pub(crate) size: u32,
-    pub(crate) concurrency: u32,
-    pub(crate) begin: Begin,
-}
-
-/// A test between two groups of nodes.
+/// A test without an end: each client with one server.
 #[derive(Debug)]
 pub(crate) struct Test {
     /// The name of its batch.
@@ -66,43 +52,21 @@ pub(crate) struct Test {
     pub(crate) concurrency: u32,
 }
 
-impl Test {
-    /// Returns the bytes of a transfer; 0 for pings.
-    fn transfer(&self) -> u32 {
-        match self.spec {
-            TestSpec::Ping => 0,
-            TestSpec::Brw { size, .. } => size,
-        }
-    }
+/// Returns the bulk test of LNet selftest.
+pub(crate) fn brw(direction: Direction, size: u32) -> TestSpec {
+    TestSpec::Brw { write: direction == Direction::Write, check: DataCheck::None, size, offset: 0 }
 }
 
 impl Session {
-    /// Starts the nodes, and creates a session with clients and servers.
-    pub(crate) fn open(
-        options: &Options,
-        clients: Range<u32>,
-        servers: Range<u32>,
-    ) -> Result<Self, StudyError> {
-        let mut session = Self::begin(options)?;
-        session.answered = vec![0; servers.len()];
-        (session.clients, session.servers) = (clients.clone(), servers.clone());
-        session.group(CLIENTS, clients)?;
-        session.group(SERVERS, servers)?;
-        Ok(session)
-    }
-
-    /// Starts the nodes, and creates a session without groups.
+    /// Starts the nodes, and creates a session.
     pub(crate) fn begin(options: &Options) -> Result<Self, StudyError> {
         let mut session = Self {
             // The log is not used.
             world: World::new(options, Log::new(0)),
             administrators: Administrators::new(options),
-            meter: None,
-            answered: Vec::new(),
-            clients: 0..0,
-            servers: 0..0,
-            transfer: 0,
             tests: Vec::new(),
+            meter: None,
+            metered: BTreeMap::new(),
             steps: 0,
             broken: None,
         };
@@ -117,113 +81,87 @@ impl Session {
         self.command(Command::AddNodes { group: group.into(), nodes })
     }
 
-    /// Starts an endless brw test, each client with one server.
-    pub(crate) fn run(&mut self, load: &Load, meter: Meter) -> Result<(), StudyError> {
-        match load.begin {
-            Begin::Together => {
-                self.add_test(BATCH, [CLIENTS, SERVERS], load)?;
-                self.watch(load, meter);
-                self.start(BATCH)
-            }
-            Begin::InTurn(over) => self.run_in_turn(load, meter, over),
-        }
+    /// Adds a test.
+    pub(crate) fn add(&mut self, test: Test) -> Result<(), StudyError> {
+        let [from, to] = [test.group_of_clients(), format!("{}-servers", test.name)];
+        self.group(&from, test.clients.clone())?;
+        self.group(&to, test.servers.clone())?;
+        self.command(Command::AddBatch { batch: test.name.clone() })?;
+        self.command(Command::AddTest {
+            batch: test.name.clone(),
+            test: test.spec,
+            loops: -1,
+            concurrency: test.concurrency,
+            distribute: (1, 1),
+            from,
+            to,
+        })?;
+        self.tests.push(test);
+        Ok(())
     }
 
-    fn run_in_turn(&mut self, load: &Load, meter: Meter, over: Duration) -> Result<(), StudyError> {
-        let (clients, servers) = (self.clients.clone(), self.servers.clone());
-        for server in servers.clone() {
-            self.group(&format!("{SERVERS}-{server}"), server..server + 1)?;
-        }
-        for (client, server) in clients.clone().zip(servers.cycle()) {
-            let (from, to) = (format!("{CLIENTS}-{client}"), format!("{SERVERS}-{server}"));
-            self.group(&from, client..client + 1)?;
-            self.add_test(&format!("{BATCH}-{client}"), [&from, &to], load)?;
-        }
-        self.watch(load, meter);
-        let (mut turn, part) = (self.world.now(), over / clients.len().max(1) as u32);
-        for client in clients {
+    /// Starts the tests, with so much time from the first to the end of the last one's turn.
+    pub(crate) fn start(&mut self, over: Duration) -> Result<(), StudyError> {
+        let (mut turn, part) = (self.world.now(), over / self.tests.len().max(1) as u32);
+        let names: Vec<String> = self.tests.iter().map(|test| test.name.clone()).collect();
+        for batch in names {
             while self.world.next().is_some_and(|next| next < turn) {
-                self.step(turn, "the next client")?;
+                self.step(turn, "the next test")?;
             }
-            self.start(&format!("{BATCH}-{client}"))?;
+            self.command(Command::Run { batch, timeout: 0 })?;
             turn = turn + part;
         }
         Ok(())
     }
 
-    /// Adds an endless test, each client with one server.
-    pub(crate) fn add(&mut self, test: Test) -> Result<(), StudyError> {
-        let ends = ["clients", "servers"].map(|end| format!("{}-{end}", test.name));
-        self.group(&ends[0], test.clients.clone())?;
-        self.group(&ends[1], test.servers.clone())?;
-        let ends = ends.each_ref().map(String::as_str);
-        self.add_to_batch(&test.name, ends, test.spec, test.concurrency)?;
-        self.tests.push((test, 0));
-        Ok(())
-    }
-
-    /// Starts all tests that were added.
-    pub(crate) fn start_all(&mut self) -> Result<(), StudyError> {
-        let names: Vec<String> = self.tests.iter().map(|(test, _)| test.name.clone()).collect();
-        names.iter().try_for_each(|name| self.start(name))
-    }
-
-    /// Returns the number of answers to each test that was added.
+    /// Returns the number of answers to each test.
     pub(crate) fn counts(&self) -> Vec<u64> {
-        self.tests.iter().map(|(_, count)| *count).collect()
+        let count = |n: usize| self.answers(n).map(|(_, count)| count).sum();
+        (0..self.tests.len()).map(count).collect()
     }
 
-    fn add_test(&mut self, batch: &str, ends: [&str; 2], load: &Load) -> Result<(), StudyError> {
-        let test = TestSpec::Brw {
-            write: load.direction == Direction::Write,
-            check: DataCheck::None,
-            size: load.size,
-            offset: 0,
-        };
-        self.add_to_batch(batch, ends, test, load.concurrency)
-    }
-
-    fn add_to_batch(
-        &mut self,
-        batch: &str,
-        ends: [&str; 2],
-        test: TestSpec,
-        concurrency: u32,
-    ) -> Result<(), StudyError> {
-        self.command(Command::AddBatch { batch: batch.into() })?;
-        let [from, to] = ends.map(str::to_owned);
-        self.command(Command::AddTest {
-            batch: batch.into(),
-            test,
-            loops: -1,
-            concurrency,
-            distribute: (1, 1),
-            from,
-            to,
-        })
-    }
-
-    /// Starts to count answers.
-    fn watch(&mut self, load: &Load, meter: Meter) {
-        self.transfer = load.size;
-        self.meter = Some(meter);
-    }
-
-    fn start(&mut self, batch: &str) -> Result<(), StudyError> {
-        self.command(Command::Run { batch: batch.into(), timeout: 0 })
-    }
-
-    /// Returns the measurements of the clients since the start of the session.
-    pub(crate) fn measures(&mut self) -> Result<Vec<Measures>, StudyError> {
-        let target = Target::Group(CLIENTS.into());
-        match self.ask(Command::Measure { target, timeout: 0 })? {
-            Reply::Measures(nodes) => {
-                nodes.into_iter().map(|node| result_of(node, "measure")).collect()
-            }
-            other => {
-                Err(StudyError(format!("the console answers a measure command with {other:?}")))
+    /// Returns the number of answers of each of the servers to all tests.
+    pub(crate) fn answered_by(&self, servers: Range<u32>) -> Vec<u64> {
+        let mut all = vec![0; servers.len()];
+        for (n, test) in self.tests.iter().enumerate() {
+            for ((_, count), server) in self.answers(n).zip(test.servers.clone().cycle()) {
+                all[(server - servers.start) as usize] += count;
             }
         }
+        all
+    }
+
+    /// Returns the number of answers that each client of a test got.
+    fn answers(&self, test: usize) -> impl Iterator<Item = (u32, u64)> {
+        let clients = self.tests[test].clients.clone();
+        clients.map(move |client| (client, self.answers_to(client, test)))
+    }
+
+    fn answers_to(&self, client: u32, test: usize) -> u64 {
+        // The console numbers batches, from that of every new session on, which is 1.
+        let batch = BatchId(test as u64 + 2);
+        let selftest = self.world.selftest(HostId(client));
+        selftest.map_or(0, |selftest| selftest.answered(batch))
+    }
+
+    /// Returns the measurements of all clients since the start of the session.
+    pub(crate) fn measures(&mut self) -> Result<Vec<Measures>, StudyError> {
+        let groups: Vec<String> = self.tests.iter().map(Test::group_of_clients).collect();
+        let mut all = Vec::new();
+        for group in groups {
+            match self.ask(Command::Measure { target: Target::Group(group), timeout: 0 })? {
+                Reply::Measures(nodes) => {
+                    for node in nodes {
+                        all.push(result_of(node, "measure")?);
+                    }
+                }
+                other => {
+                    let what = "the console answers a measure command with";
+                    return Err(StudyError(format!("{what} {other:?}")));
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Sends a command that must succeed on every node.
@@ -279,42 +217,48 @@ impl Session {
         self.broken.take().map_or(Ok(()), |what| Err(StudyError(what)))
     }
 
-    /// Counts an answer to a test: a message to the bulk portal that is not the data.
-    fn count(&mut self, host: HostId, header: &Header) {
-        let Body::Put { portal: BULK_PORTAL, .. } = header.body else { return };
-        let Some(client) = self.world.host_of(header.target) else { return };
-        let found = self.tests.iter_mut().find(|(test, _)| {
-            test.servers.contains(&host.0)
-                && test.clients.contains(&client.0)
-                && header.payload_len != test.transfer()
-        });
-        if let Some((_, count)) = found {
-            *count += 1;
-        }
-    }
-
     fn observe(&mut self, signal: &Signal) {
         match signal {
-            Signal::Wrote { host, header, .. } => {
-                self.count(*host, header);
-                let Some(meter) = &mut self.meter else { return };
-                let is_bulk = header.payload_len == self.transfer;
-                if let Body::Put { portal: BULK_PORTAL, .. } = header.body
-                    && self.servers.contains(&host.0)
-                    && !is_bulk
-                {
-                    meter.count(self.world.now());
-                    self.answered[(host.0 - self.servers.start) as usize] += 1;
-                }
-            }
+            // A client that gets an answer sends the next request.
+            Signal::Wrote { host, .. } => self.count(*host),
             Signal::Commanded { .. } => self.administrators.react(self.world.now(), signal),
             Signal::Broken { host, what } => self.broken = Some(format!("{host}: {what}")),
             _ => {}
         }
     }
+
+    /// Tells the meter about new answers that a client got.
+    fn count(&mut self, host: HostId) {
+        if self.meter.is_none() {
+            return;
+        }
+        let tests = self.tests.iter().enumerate();
+        let of = tests.filter(|(_, test)| test.clients.contains(&host.0));
+        let answers: u64 = of.map(|(n, _)| self.answers_to(host.0, n)).sum();
+        let Some(meter) = &mut self.meter else { return };
+        let counted = self.metered.entry(host.0).or_default();
+        (*counted..answers).for_each(|_| meter.count(self.world.now()));
+        *counted = answers;
+    }
+}
+
+impl Test {
+    fn group_of_clients(&self) -> String {
+        format!("{}-clients", self.name)
+    }
 }
 
 fn result_of<T>(node: NodeAnswer<T>, what: &str) -> Result<T, StudyError> {
     let nid = node.nid;
-    node.result.map_err(|error| StudyError(format!("{nid} cannot {what}: {error:?}")))
+    node.result.map_err(|error| {
+        StudyError(match error {
+            NodeError::Rpc(Errno(errno)) => format!(
+                "the node {nid} does not answer its console (errno {errno}): give it a link, a network \
+                 and routers over which the first clients reach it, with a round trip below 10 s"
+            ),
+            NodeError::Framework(Errno(errno)) => {
+                format!("the node {nid} refuses to {what}: errno {errno}")
+            }
+        })
+    })
 }

@@ -165,7 +165,9 @@ fn a_path_says_which_setting_bounds_it() {
 
 #[test]
 fn a_sweep_has_a_row_for_each_value() {
-    let text = out(&fulmar(&[&SHORT[..], &["--sweep", "concurrency=1..4x2"]].concat()));
+    // Long enough for many RPCs: the rates are compared.
+    let long = ["path", "--rate", "500Mbit", "--rtt", "20ms", "--time", "5s", "--warmup", "1s"];
+    let text = out(&fulmar(&[&long[..], &["--sweep", "concurrency=1..4x2"]].concat()));
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let first: Vec<&str> = rows.iter().map(|row| row[0]).collect();
     assert_eq!(first, ["concurrency", "1", "2", "4"], "{text}");
@@ -178,11 +180,18 @@ fn a_sweep_has_a_row_for_each_value() {
 #[test]
 fn a_path_that_is_not_possible_is_refused_with_the_remedy() {
     for (words, says) in [
-        (&["--rate", "100k"][..], "1Mbit and more"),
-        (&["--size", "160"], "use another size"),
-        (&["--tcp", "vegas"], "the settings are"),
+        (&["--rate", "100k"][..], "100k is too slow for the simulator: write 1Mbit or more"),
+        (&["--rtt", "1000s"], "write 10s or less"),
+        (&["--size", "161"], "write a multiple of 8 bytes up to 1M"),
+        (&["--test", "raed"], "unknown test \"raed\": did you mean \"read\"?"),
+        (&["--clients", "many"], "write a whole number from 1 to 5000"),
+        (&["--tcp", "vegas"], "there is no setting \"vegas\": the settings of TCP are"),
+        (&["--tcp", "rmem"], "rmem has no value: write rmem=SIZE"),
+        (&["--tcp", "wmem=1"], "wmem=1: a buffer has 4096 bytes or more"),
         (&["--sweep", "svg=a"], "cannot vary"),
-        (&["--sweep", "rtt=fast"], "not a valid time"),
+        (&["--sweep", "rtt=fast"], "--sweep rtt=fast: \"fast\" is not a valid time"),
+        (&["--sweep", "concurency=1,2"], "did you mean \"concurrency\"?"),
+        (&["--sweep", "held=yes"], "--held has no value: run once with it, and once without"),
         (&["--time", "0"], "a millisecond or more"),
     ] {
         let output = fulmar(&[&["path"], words].concat());
@@ -192,6 +201,30 @@ fn a_path_that_is_not_possible_is_refused_with_the_remedy() {
     let output = fulmar(&[&SHORT[..], &["--svg", "/nowhere/a.svg"]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("give another file with --svg"), "{}", err(&output));
+}
+
+/// The size of a reply, and several loads between the same nodes, are counted as all others.
+#[test]
+fn rpcs_of_any_size_and_of_each_load_are_counted() {
+    let rpcs = |size: &str| {
+        let value =
+            json(&fulmar(&[&SHORT[..], &["--test", "read", "--size", size, "--json"]].concat()));
+        value["simulated"]["loads"][0]["rpcs"].as_u64().unwrap()
+    };
+    assert!(rpcs("160").abs_diff(rpcs("168")) < 10, "{} {}", rpcs("160"), rpcs("168"));
+    let file = Removed::new("same.yaml");
+    let text = "time: 1s\nwarmup: 1s\nlinks: [{between: [x, y], rate: 1G, rtt: 20ms}]\nnodes:\n\
+        - {name: a, interfaces: [{site: x, rate: 1G}]}\n\
+        - {name: b, interfaces: [{site: y, rate: 1G}]}\nloads:\n\
+        - {from: a, to: b, test: write, size: 64k, concurrency: 2}\n\
+        - {from: a, to: b, test: read, size: 64k, concurrency: 2}\n\
+        - {from: a, to: b, test: ping}\n";
+    std::fs::write(&file.0, text).unwrap();
+    let value = json(&fulmar(&["path", "same.yaml", "--json"]));
+    let rpcs = |n: usize| value["simulated"]["loads"][n]["rpcs"].as_u64().unwrap();
+    // A write takes two round trips, a read and a ping one.
+    assert!((40..=50).contains(&rpcs(0)), "{value:#}");
+    assert!((85..=100).contains(&rpcs(1)) && (42..=50).contains(&rpcs(2)), "{value:#}");
 }
 
 #[test]
@@ -222,6 +255,14 @@ fn each_example_of_a_path_is_simulated() {
         "{}",
         err(&output)
     );
+    // Links that do not join all sites.
+    let text = "links: [{between: [x, y], rate: 1G}, {between: [z, w], rate: 1G}]\nnodes:\n\
+        - {name: a, interfaces: [{site: x, rate: 1G}]}\n\
+        - {name: b, interfaces: [{site: z, rate: 1G}]}\nloads:\n- {from: a, to: b}\n";
+    std::fs::write(&lost.0, text).unwrap();
+    let output = fulmar(&["path", "lost.yaml"]);
+    let says = "no link leads from the site x to the site z: add one";
+    assert!(err(&output).contains(says), "{}", err(&output));
     let output = fulmar(&["path", "lost.yaml", "--rate", "1G"]);
     assert!(err(&output).contains("cannot be used with"), "{}", err(&output));
 }

@@ -189,7 +189,7 @@ fn range_help(min: i64, max: i64) -> String {
 }
 
 /// Returns the help for a word that should be one of `known`.
-pub(crate) fn nearest(word: &str, known: &[&str]) -> String {
+pub fn nearest(word: &str, known: &[&str]) -> String {
     let distance = |name: &&&str| strsim::damerau_levenshtein(&word.to_lowercase(), name);
     match known.iter().min_by_key(distance) {
         Some(name) if distance(&name) <= 1 + word.len() / 3 => format!("did you mean \"{name}\"?"),

@@ -23,7 +23,7 @@ mod tests;
 use fulmar_lnet_wire::Nid;
 
 pub use cpts::Cores;
-pub use diagnostic::{Diagnostic, Position, Source};
+pub use diagnostic::{Diagnostic, Position, Source, nearest};
 pub use globals::{GlobalKey, lenient, set, set_all};
 pub use interfaces::{Interfaces, NiSpec, ResolveError, resolve, resolve_ip2nets};
 pub use model::{
@@ -33,7 +33,10 @@ pub use model::{
 pub use module_strings::{Ip2NetsRule, ModuleOptions};
 pub use node::{NodeConfig, Role};
 pub use parameters::{Module, Parameters};
-pub use path_file::{InterfaceConf, LinkConf, LoadConf, NodesConf, PathFile};
+pub use path_file::{
+    InterfaceConf, LinkConf, LoadConf, NodesConf, PathFile, TestConf, line_rate, round_trip,
+    transfer,
+};
 pub use pattern::AddressPattern;
 pub use rules::{FAULT_TYPES, FaultAction, FaultConf, HEALTH_ERRORS, UdspConf};
 

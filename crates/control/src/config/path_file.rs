@@ -28,12 +28,13 @@
 //!     - {test: write, from: clients, to: servers, concurrency: 8, size: 1M}
 //! ```
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use fulmar_base::quantity;
 use fulmar_lnet_wire::Net;
 
-use super::diagnostic::{Diagnostic, Source, Text};
+use super::diagnostic::{Diagnostic, Source, Text, nearest};
 use super::lnet_conf::{boolean, each, required};
 use super::yaml::{self, Node};
 
@@ -48,8 +49,6 @@ pub struct PathFile {
     pub nodes: Vec<NodesConf>,
     /// The loads.
     pub loads: Vec<LoadConf>,
-    /// Options of the command line that the file sets, with their values, as `peer-credits` and `8`.
-    pub options: Vec<(&'static str, String)>,
     /// Whether credits are held for a round trip.
     pub held: bool,
     /// The router credits of each peer; 0 for its peer credits.
@@ -91,17 +90,42 @@ pub struct InterfaceConf {
 }
 
 /// A load.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct LoadConf {
     /// The places of its groups in the list of nodes.
     pub from: usize,
     pub to: usize,
-    /// `write`, `read` or `ping`.
-    pub test: String,
+    pub test: TestConf,
     /// In bytes.
-    pub size: u64,
+    pub size: u32,
     pub concurrency: u32,
+}
+
+/// What the clients of a load do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TestConf {
+    Write,
+    Read,
+    Ping,
+}
+
+impl TestConf {
+    const ALL: [(&str, Self); 3] =
+        [("write", Self::Write), ("read", Self::Read), ("ping", Self::Ping)];
+}
+
+impl FromStr for TestConf {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, test)| *test).ok_or_else(|| {
+            let known = Self::ALL.map(|(name, _)| name);
+            format!("unknown test \"{text}\": {}", nearest(text, &known))
+        })
+    }
 }
 
 /// Keys that are options of the command line too.
@@ -120,19 +144,64 @@ const OTHERS: [&str; 6] = ["held", "peer_buffer_credits", "tcp", "links", "nodes
 const NODES_MAX: i64 = 10_000;
 /// The most RPCs of a client in flight.
 const CONCURRENCY_MAX: i64 = 1024;
+/// The slowest line, in bits per second.
+const RATE_MIN: u64 = 1_000_000;
+/// LNet waits 50 s for an answer, which takes up to two round trips.
+const RTT_MAX: Duration = Duration::from_secs(10);
+const TRANSFER_MAX: u64 = 1 << 20;
+
+/// Parses the rate of a line.
+///
+/// # Errors
+/// If it is not a rate, or the simulator has no lines so slow.
+pub fn line_rate(text: &str) -> std::result::Result<u64, String> {
+    match quantity::rate(text)? {
+        bits @ RATE_MIN.. => Ok(bits),
+        _ => Err(format!("{text} is too slow for the simulator: write 1Mbit or more")),
+    }
+}
+
+/// Parses a round-trip time.
+///
+/// # Errors
+/// If it is not a time, or nodes would not wait for it.
+pub fn round_trip(text: &str) -> std::result::Result<Duration, String> {
+    match quantity::time(text)? {
+        time if time <= RTT_MAX => Ok(time),
+        _ => Err(format!("{text} is longer than nodes wait for an answer: write 10s or less")),
+    }
+}
+
+/// Parses the size of a transfer.
+///
+/// # Errors
+/// If a test cannot have that size.
+pub fn transfer(text: &str) -> std::result::Result<u32, String> {
+    match quantity::size(text)? {
+        bytes @ 8..=TRANSFER_MAX if bytes.is_multiple_of(8) => Ok(bytes as u32),
+        _ => Err(format!(
+            "{text} is not the size of a transfer: write a multiple of 8 bytes up to 1M"
+        )),
+    }
+}
 
 impl PathFile {
-    /// Parses a file.
+    /// Parses a file. `set` gets options of the command line that the file sets, with their values, as
+    /// `peer-credits` and `8`, and may refuse them.
     ///
     /// # Errors
     /// Points at the first error.
-    pub fn parse(source: &Source) -> Result<Self> {
+    pub fn parse(
+        source: &Source,
+        mut set: impl FnMut(&str, &str) -> std::result::Result<(), String>,
+    ) -> Result<Self> {
         let mut file = Self::default();
         let root = yaml::parse(source)?;
-        let mut loads = None;
+        let (mut all_nodes, mut loads) = (None, None);
         for (key, value) in root.entries("the file")? {
             if let Some((_, option)) = OPTIONS.iter().find(|(name, _)| *name == key.s) {
-                file.options.push((option, value.text(key.s)?.s.to_owned()));
+                let text = value.text(key.s)?;
+                set(option, text.s).map_err(|error| text.error(error))?;
                 continue;
             }
             match key.s {
@@ -142,11 +211,12 @@ impl PathFile {
                 }
                 "tcp" => {
                     for one in value.items(key.s)? {
-                        file.options.push(("tcp", one.text("a setting")?.s.to_owned()));
+                        let text = one.text("a setting")?;
+                        set("tcp", text.s).map_err(|error| text.error(error))?;
                     }
                 }
                 "links" => file.links = each(value, key.s, link)?,
-                "nodes" => file.nodes = each(value, key.s, nodes)?,
+                "nodes" => all_nodes = Some(value),
                 "loads" => loads = Some(value),
                 _ => {
                     let known: Vec<&str> = OPTIONS.iter().map(|one| one.0).chain(OTHERS).collect();
@@ -154,12 +224,49 @@ impl PathFile {
                 }
             }
         }
-        let loads = loads.ok_or_else(|| {
-            source.whole().error("the file has no loads").with_help("add \"loads:\" with one")
-        })?;
-        file.loads = each(loads, "loads", |node| load(node, &file.nodes))?;
+        let one_of = |list: Option<&'_ Node<'_>>, key: &str, example: &str| {
+            let is_empty = list.map_or(Ok(true), |list| list.items(key).map(<[_]>::is_empty))?;
+            let place = list.map_or(source.whole(), Node::place);
+            let help = format!("add \"{key}:\" with one, as {example}");
+            match is_empty {
+                true => Err(place.error(format!("the file has no {key}")).with_help(help)),
+                false => Ok(()),
+            }
+        };
+        one_of(
+            all_nodes,
+            "nodes",
+            "\"- {name: clients, interfaces: [{site: east, rate: 1Gbit}]}\"",
+        )?;
+        one_of(loads, "loads", "\"- {test: read, from: clients, to: servers}\"")?;
+        if let Some(list) = all_nodes {
+            let sites = file.sites();
+            file.nodes = groups(list, &sites)?;
+        }
+        if let Some(list) = loads {
+            file.loads = each(list, "loads", |node| load(node, &file.nodes))?;
+        }
         Ok(file)
     }
+
+    /// Returns the sites that links join.
+    fn sites(&self) -> Vec<String> {
+        self.links.iter().flat_map(|link| &link.between).cloned().collect()
+    }
+}
+
+/// Returns the groups of nodes, whose names differ. Without links they are all at one site.
+fn groups(list: &Node<'_>, sites: &[String]) -> Result<Vec<NodesConf>> {
+    let (mut all, mut sites) = (Vec::<NodesConf>::new(), sites.to_vec());
+    for node in list.items("nodes")? {
+        let group = nodes(node, &mut sites)?;
+        if all.iter().any(|other| other.name == group.name) {
+            let error = node.place().error(format!("the name \"{}\" is given twice", group.name));
+            return Err(error.with_help("give each entry of nodes a name of its own"));
+        }
+        all.push(group);
+    }
+    Ok(all)
 }
 
 fn link(node: &Node<'_>) -> Result<LinkConf> {
@@ -168,8 +275,8 @@ fn link(node: &Node<'_>) -> Result<LinkConf> {
     for (key, value) in node.entries("a link")? {
         match key.s {
             "between" => between = Some(pair(value)?),
-            "rate" => rate = Some(of(value.text(key.s)?, quantity::rate)?),
-            "rtt" => rtt = of(value.text(key.s)?, quantity::time)?,
+            "rate" => rate = Some(of(value.text(key.s)?, line_rate)?),
+            "rtt" => rtt = of(value.text(key.s)?, round_trip)?,
             "loss" => loss = of(value.text(key.s)?, quantity::share)?,
             "jitter" => jitter = Some(of(value.text(key.s)?, quantity::time)?),
             "queue" => queue = Some(of(value.text(key.s)?, quantity::size)?),
@@ -185,19 +292,32 @@ fn link(node: &Node<'_>) -> Result<LinkConf> {
 
 fn pair(value: &Node<'_>) -> Result<[String; 2]> {
     match value.items("between")? {
-        [one, other] => Ok([name(one)?, name(other)?]),
+        [one, other] => {
+            let between = [name(one)?, name(other)?];
+            match between[0] == between[1] {
+                false => Ok(between),
+                true => {
+                    let error = other.place().error("both ends of the link are the same site");
+                    Err(error.with_help("name two sites: nodes of one site need no link"))
+                }
+            }
+        }
         _ => Err(value.place().error("a link is between two sites").with_help("write [a, b]")),
     }
 }
 
-fn nodes(node: &Node<'_>) -> Result<NodesConf> {
+fn nodes(node: &Node<'_>, sites: &mut Vec<String>) -> Result<NodesConf> {
     let (mut found, mut count, mut router, mut interfaces) = (None, 1, false, Vec::new());
     for (key, value) in node.entries("nodes")? {
         match key.s {
             "name" => found = Some(name(value)?),
             "count" => count = value.text(key.s)?.number(key.s, 1, NODES_MAX)? as u32,
             "router" => router = boolean(value.text(key.s)?)?,
-            "interfaces" => interfaces = each(value, key.s, interface)?,
+            "interfaces" => {
+                for one in value.items(key.s)? {
+                    interfaces.push(interface(one, sites)?);
+                }
+            }
             _ => {
                 let known = ["name", "count", "router", "interfaces"];
                 return Err(key.unknown("key of nodes", &known));
@@ -210,13 +330,13 @@ fn nodes(node: &Node<'_>) -> Result<NodesConf> {
     Ok(NodesConf { name: required(node, "name", found)?, count, router, interfaces })
 }
 
-fn interface(node: &Node<'_>) -> Result<InterfaceConf> {
+fn interface(node: &Node<'_>, sites: &mut Vec<String>) -> Result<InterfaceConf> {
     let (mut site, mut net, mut rate) = (None, 0, None);
     for (key, value) in node.entries("an interface")? {
         match key.s {
-            "site" => site = Some(name(value)?),
+            "site" => site = Some(known_site(value.text("a site")?, sites)?),
             "net" => net = tcp_net(value.text(key.s)?)?,
-            "rate" => rate = Some(of(value.text(key.s)?, quantity::rate)?),
+            "rate" => rate = Some(of(value.text(key.s)?, line_rate)?),
             _ => return Err(key.unknown("key of an interface", &["site", "net", "rate"])),
         }
     }
@@ -227,15 +347,29 @@ fn interface(node: &Node<'_>) -> Result<InterfaceConf> {
     })
 }
 
+/// Returns a site to which a link leads, or the only one of a file without links.
+fn known_site(text: Text<'_>, sites: &mut Vec<String>) -> Result<String> {
+    if sites.is_empty() {
+        sites.push(text.s.to_owned());
+    }
+    if sites.iter().any(|site| site == text.s) {
+        return Ok(text.s.to_owned());
+    }
+    sites.dedup();
+    let known: Vec<&str> = sites.iter().map(String::as_str).collect();
+    let error = text.error(format!("no link leads to the site \"{}\"", text.s));
+    Err(error.with_help(format!("{} Or add a link to it", nearest(text.s, &known))))
+}
+
 fn load(node: &Node<'_>, all: &[NodesConf]) -> Result<LoadConf> {
-    let (mut from, mut to, mut test) = (None, None, "write".to_owned());
-    let (mut size, mut concurrency) = (1 << 20, 1);
+    let (mut from, mut to, mut test) = (None, None, TestConf::Write);
+    let (mut size, mut concurrency) = (TRANSFER_MAX as u32, 1);
     for (key, value) in node.entries("a load")? {
         match key.s {
             "from" => from = Some(group(value.text(key.s)?, all)?),
             "to" => to = Some(group(value.text(key.s)?, all)?),
-            "test" => test = of_tests(value.text(key.s)?)?,
-            "size" => size = of(value.text(key.s)?, quantity::size)?,
+            "test" => test = value.text(key.s)?.parse()?,
+            "size" => size = of(value.text(key.s)?, transfer)?,
             "concurrency" => {
                 concurrency = value.text(key.s)?.number(key.s, 1, CONCURRENCY_MAX)? as u32;
             }
@@ -246,6 +380,10 @@ fn load(node: &Node<'_>, all: &[NodesConf]) -> Result<LoadConf> {
         }
     }
     let (from, to) = (required(node, "from", from)?, required(node, "to", to)?);
+    if from == to {
+        let error = node.place().error("the nodes of this load would be their own servers");
+        return Err(error.with_help("give \"from\" and \"to\" different entries of nodes"));
+    }
     Ok(LoadConf { from, to, test, size, concurrency })
 }
 
@@ -254,11 +392,6 @@ fn group(name: Text<'_>, all: &[NodesConf]) -> Result<usize> {
     all.iter()
         .position(|nodes| nodes.name == name.s)
         .ok_or_else(|| name.unknown("name of nodes", &known))
-}
-
-fn of_tests(text: Text<'_>) -> Result<String> {
-    let known = ["write", "read", "ping"];
-    if known.contains(&text.s) { Ok(text.s.to_owned()) } else { Err(text.unknown("test", &known)) }
 }
 
 fn name(node: &Node<'_>) -> Result<String> {
@@ -297,19 +430,24 @@ loads:
 ";
 
     fn parse(text: &str) -> Result<PathFile> {
-        PathFile::parse(&Source::new("path.yaml", text))
+        PathFile::parse(&Source::new("path.yaml", text), |_, _| Ok(()))
     }
 
     #[test]
     fn a_file_gives_links_nodes_loads_and_options() {
-        let file = parse(FILE).unwrap();
-        let options = [("time", "2s"), ("peer-credits", "16"), ("tcp", "rmem=64M")];
-        assert_eq!(file.options, options.map(|(name, value)| (name, value.to_owned())));
+        let mut options = Vec::new();
+        let source = Source::new("path.yaml", FILE);
+        let file = PathFile::parse(&source, |name, value| {
+            options.push(format!("{name}={value}"));
+            Ok(())
+        });
+        let file = file.unwrap();
+        assert_eq!(options, ["time=2s", "peer-credits=16", "tcp=rmem=64M"]);
         assert!(file.held);
         assert_eq!(file.links[0].rtt, Duration::from_millis(50));
         assert_eq!((file.links[0].rate, file.links[0].loss), (10_000_000_000, 0.0001));
         assert_eq!((file.nodes[0].count, file.nodes[1].interfaces[0].net), (4, 1));
-        let load = LoadConf { from: 0, to: 1, test: "read".into(), size: 65_536, concurrency: 8 };
+        let load = LoadConf { from: 0, to: 1, test: TestConf::Read, size: 65_536, concurrency: 8 };
         assert_eq!(file.loads, [load]);
     }
 
@@ -324,10 +462,29 @@ loads:
             ("held: yes", "held: maybe", "\"maybe\" is not a boolean"),
             ("loads:", "load:", "unknown key \"load\""),
             ("1Gbit", "fast", "not a valid rate"),
+            ("1Gbit}", "0}", "8:"),
+            ("rtt: 50ms", "rtt: 1000s", "6:58: error: 1000s is longer than nodes wait"),
+            ("size: 64k", "size: 12", "12:68: error: 12 is not the size of a transfer"),
+            ("test: read", "test: raed", "unknown test \"raed\": did you mean \"read\"?"),
+            ("site: west", "site: wset", "did you mean \"west\"? Or add a link to it"),
+            ("[east, west]", "[east, east]", "both ends of the link are the same site"),
+            ("to: server", "to: clients", "would be their own servers"),
+            ("name: server\n", "name: clients\n", "the name \"clients\" is given twice"),
         ] {
             let error = parse(&FILE.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(says), "{to}: {error}");
         }
-        assert!(parse("time: 1s\n").unwrap_err().to_string().contains("no loads"));
+        let error = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(error("time: 1s\n").contains("the file has no nodes"));
+        let (before, _) = FILE.split_once("loads:").unwrap();
+        assert!(error(before).contains("the file has no loads"));
+        assert!(
+            error(&format!("{before}loads: []\n")).contains("11:8: error: the file has no loads")
+        );
+        let refused = PathFile::parse(&Source::new("path.yaml", FILE), |name, _| match name {
+            "tcp" => Err("no such setting".to_owned()),
+            _ => Ok(()),
+        });
+        assert!(refused.unwrap_err().to_string().contains("4:7: error: no such setting"));
     }
 }

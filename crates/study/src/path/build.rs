@@ -9,7 +9,7 @@ use std::ops::Range;
 use fulmar_sim::Options;
 use fulmar_sim::options::{Network, Rails, Selftest, Site, Trunk};
 
-use super::plan::{Plan, Port};
+use super::plan::{Link, Plan, Port};
 use crate::session::StudyError;
 
 /// The most nodes of a plan.
@@ -34,6 +34,12 @@ pub(super) fn hosts(plan: &Plan) -> Vec<Range<u32>> {
 /// If the plan has no load, refers to what it does not have, or is too large.
 pub(super) fn options(plan: &Plan) -> Result<Options, StudyError> {
     check(plan).map_err(StudyError)?;
+    if let Some(site) = cut_off(plan) {
+        return Err(StudyError(format!(
+            "no link leads from the site {} to the site {}: add one, or links by another site",
+            plan.sites[0], plan.sites[site]
+        )));
+    }
     let hosts = hosts(plan);
     let count = hosts.last().map_or(1, |range| range.end);
     let rails = rails(plan, &hosts);
@@ -61,13 +67,28 @@ pub(super) fn options(plan: &Plan) -> Result<Options, StudyError> {
     })
 }
 
+/// Returns a site that cannot be reached from the first one.
+fn cut_off(plan: &Plan) -> Option<usize> {
+    let mut reached = vec![false; plan.sites.len()];
+    *reached.first_mut()? = true;
+    for _ in &plan.links {
+        for Link { between: (one, other), .. } in &plan.links {
+            let either = reached[*one] || reached[*other];
+            (reached[*one], reached[*other]) = (either, either);
+        }
+    }
+    reached.iter().position(|reached| !reached)
+}
+
 fn check(plan: &Plan) -> Result<(), String> {
     let nodes = plan.groups.iter().fold(0_u32, |sum, group| sum.saturating_add(group.count));
     if nodes > NODES_MAX {
-        return Err(format!("there are {nodes} nodes: simulate at most {NODES_MAX}"));
+        return Err(format!(
+            "{nodes} nodes are too many: lower the counts to {NODES_MAX} together"
+        ));
     }
     if plan.loads.is_empty() {
-        return Err("there is no load".into());
+        return Err("there is no load: give one".into());
     }
     let site = |site: usize| site < plan.sites.len();
     let is_whole = plan.links.iter().all(|link| site(link.between.0) && site(link.between.1))

@@ -87,7 +87,7 @@ pub struct Load {
 pub enum Work {
     /// A small request and its reply.
     Ping,
-    /// A transfer of so many bytes: a multiple of 8, at most 1 MiB, and not 160, the size of a reply.
+    /// A transfer of so many bytes: a multiple of 8, at most 1 MiB.
     Bulk(Direction, u32),
 }
 

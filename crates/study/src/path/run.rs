@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fulmar_base::Time;
-use fulmar_selftest::console::{DataCheck, TestSpec};
+use fulmar_selftest::console::TestSpec;
 use fulmar_sim::{Carried, Flow, TcpId, World};
 use fulmar_tune::model::Direction;
 
@@ -13,7 +13,7 @@ use super::build;
 use super::outcome::{LinkUse, LoadOutcome, Outcome, Sample};
 use super::plan::{Load, Plan, Work};
 use super::waits::{Bottleneck, Waits};
-use crate::session::{Session, StudyError, Test};
+use crate::session::{Session, StudyError, Test, brw};
 
 /// Samples of the measurement; the warm-up has as many in the same time.
 const SAMPLES: u32 = 100;
@@ -71,7 +71,7 @@ impl<'a> Course<'a> {
                 concurrency: load.concurrency,
             })?;
         }
-        session.start_all()?;
+        session.start(Duration::ZERO)?;
         let began = session.world.now();
         let (samples, delivered) = (Vec::new(), BTreeMap::new());
         Ok(Self { plan, session, hosts, began, samples, waits: Waits::default(), delivered })
@@ -222,12 +222,7 @@ fn payload_of(load: &Load) -> f64 {
 fn spec(work: Work) -> TestSpec {
     match work {
         Work::Ping => TestSpec::Ping,
-        Work::Bulk(direction, size) => TestSpec::Brw {
-            write: direction == Direction::Write,
-            check: DataCheck::None,
-            size,
-            offset: 0,
-        },
+        Work::Bulk(direction, size) => brw(direction, size),
     }
 }
 

@@ -1,11 +1,14 @@
 //! The options of `fulmar sim path`, and the plan that they describe.
 
+use std::error::Error as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::Resettable;
-use clap::{Args as _, FromArgMatches as _, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args as _, FromArgMatches as _};
 use fulmar_base::quantity;
+use fulmar_control::config::{TestConf, line_rate, nearest, round_trip, transfer};
 use fulmar_lnet::RouterBuffers;
 use fulmar_sim::options::Line;
 use fulmar_study::path::{Group, Link, Load, Plan, Port, Work};
@@ -34,54 +37,54 @@ pub(crate) struct Args {
         "test", "concurrency", "size", "held", "routers", "loss", "jitter", "queue"])]
     file: Option<PathBuf>,
     /// Rate of the link, in bits per second with all headers, such as 10Gbit
-    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "10Gbit")]
+    #[arg(long, value_name = "RATE", value_parser = line_rate, default_value = "10Gbit")]
     rate: u64,
     /// Round-trip time of the link, such as 50.5ms
-    #[arg(long, value_name = "TIME", value_parser = of_path::time, default_value = "50.5ms")]
+    #[arg(long, value_name = "TIME", value_parser = round_trip, default_value = "50.5ms")]
     rtt: Duration,
     /// Clients
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=5000))]
+        value_parser = whole(1, 5000))]
     clients: u32,
     /// Servers; each client uses one of them
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
+        value_parser = whole(1, 1000))]
     servers: u32,
     /// Rate of the interface of a node [default: ten times that of the link]
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = line_rate)]
     node_rate: Option<u64>,
-    /// What clients do
-    #[arg(long, value_name = "TEST", default_value = "write")]
-    test: Test,
+    /// What clients do: write, read or ping
+    #[arg(long, value_name = "TEST", value_parser = test, default_value = "write")]
+    test: TestConf,
     /// RPCs of each client in flight
     #[arg(long, value_name = "N", default_value_t = 8,
-        value_parser = clap::value_parser!(u32).range(1..=1024))]
+        value_parser = whole(1, 1024))]
     concurrency: u32,
     /// Bytes of each transfer, such as 64k or 1M
-    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "1M")]
+    #[arg(long, value_name = "BYTES", value_parser = transfer, default_value = "1M")]
     size: u32,
     /// Messages of a node in flight to one peer (peer_credits)
     #[arg(long, value_name = "N", default_value_t = 8,
-        value_parser = clap::value_parser!(u32).range(1..=65_535))]
+        value_parser = whole(1, 65_535))]
     peer_credits: u32,
     /// Messages of an interface in flight (credits)
     #[arg(long, value_name = "N", default_value_t = 256,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        value_parser = whole(1, 1_000_000))]
     credits: u32,
     /// Connections of each bulk kind to a peer (conns_per_peer)
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=127))]
+        value_parser = whole(1, 127))]
     conns: u32,
     /// Hold credits for a round trip from 16 KiB on, as the zero copy of a kernel node does
     #[arg(long)]
     held: bool,
     /// LNet routers at each end of the link
     #[arg(long, value_name = "N", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=1000))]
+        value_parser = whole(0, 1000))]
     routers: u32,
     /// Buffers of 1 MiB of each router
     #[arg(long, value_name = "N", default_value_t = RouterBuffers::default().large,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        value_parser = whole(1, 1_000_000))]
     router_buffers: u32,
     /// Share of packets that the link loses at random, such as 0.01% or 1e-6
     #[arg(long, value_name = "SHARE", value_parser = of_path::chance, default_value = "0%")]
@@ -94,7 +97,7 @@ pub(crate) struct Args {
     queue: Option<u64>,
     /// Longest IP packet
     #[arg(long, value_name = "BYTES", default_value_t = 9000,
-        value_parser = clap::value_parser!(u32).range(576..=65_535))]
+        value_parser = whole(576, 65_535))]
     mtu: u32,
     /// Setting of TCP on every host; "--tcp help" lists them
     #[arg(long, value_name = "KEY=VALUE")]
@@ -126,13 +129,6 @@ const EXAMPLES: &str = "Examples:
   fulmar sim path --rate 10Gbit --rtt 80ms --held --sweep peer-credits=8..256x2
   fulmar sim path --rate 1Gbit --rtt 20ms --test read --loss 1e-5 --tcp congestion=bbr --svg a.svg";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Test {
-    Write,
-    Read,
-    Ping,
-}
-
 /// The numbers of the groups.
 const CLIENTS: usize = 0;
 const SERVERS: usize = 1;
@@ -151,7 +147,7 @@ impl Args {
             return file::plan(self, path);
         }
         let mbps = self.rate / MEGABIT;
-        let work = work(self.test.name(), self.size);
+        let work = work(self.test, self.size);
         let line = line(self.rate, self.rtt, self.loss, self.jitter, self.queue);
         let load = Load { from: CLIENTS, to: SERVERS, work, concurrency: self.concurrency };
         Ok(Plan {
@@ -186,16 +182,29 @@ impl Args {
     }
 
     /// Sets one option, as on the command line; all others keep their values.
+    ///
+    /// # Errors
+    /// What is wrong with the value, or that there is no such option.
     pub(super) fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
         if option == "tcp" {
             self.tcp.push(value.parse()?);
             return Ok(());
         }
         let command = Self::augment_args_for_update(clap::Command::new("path"));
+        let known: Vec<&str> = command.get_opts().filter_map(clap::Arg::get_long).collect();
+        if !known.contains(&option) {
+            return Err(format!("there is no option \"{option}\": {}", nearest(option, &known)));
+        }
         let command = command.mut_args(|arg| arg.default_value(Resettable::Reset));
         let matches = command.try_get_matches_from(["path", &format!("--{option}={value}")]);
         let set = matches.and_then(|matches| self.update_from_arg_matches(&matches));
-        set.map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+        set.map_err(|error| match (error.kind(), error.source()) {
+            (ErrorKind::TooManyValues, _) => {
+                format!("--{option} has no value: run once with it, and once without")
+            }
+            (_, Some(source)) => source.to_string(),
+            _ => error.to_string().lines().next().unwrap_or_default().to_owned(),
+        })
     }
 
     /// Returns clients, servers, and if there are any the routers of both sites.
@@ -221,22 +230,12 @@ impl Args {
     }
 }
 
-impl Test {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
-            Self::Ping => "ping",
-        }
-    }
-}
-
-/// Returns the RPCs of a test, by the name that `lst` uses.
-pub(super) fn work(test: &str, size: u32) -> Work {
+/// Returns the RPCs of a test.
+pub(super) fn work(test: TestConf, size: u32) -> Work {
     match test {
-        "ping" => Work::Ping,
-        "read" => Work::Bulk(Direction::Read, size),
-        _ => Work::Bulk(Direction::Write, size),
+        TestConf::Ping => Work::Ping,
+        TestConf::Read => Work::Bulk(Direction::Read, size),
+        TestConf::Write => Work::Bulk(Direction::Write, size),
     }
 }
 
@@ -263,39 +262,28 @@ pub(super) const MEGABIT: u64 = 1_000_000;
 const QUEUE_MIN: u64 = 128 << 10;
 /// The most virtual time.
 const TIME_MAX: Duration = Duration::from_secs(3600);
-/// The transfer of a reply, which cannot be told from data.
-const SIZE_OF_REPLY: u64 = 160;
-
-fn rate(text: &str) -> Result<u64, String> {
-    match of_path::rate(text)? {
-        bits if bits >= MEGABIT => Ok(bits),
-        _ => Err(format!("{text}: the simulator has lines of 1Mbit and more")),
-    }
+fn test(text: &str) -> Result<TestConf, String> {
+    text.parse()
 }
 
-fn size(text: &str) -> Result<u32, String> {
-    parse_size(of_path::size(text)?)
-}
-
-/// Checks the size of a transfer.
-pub(super) fn parse_size(bytes: u64) -> Result<u32, String> {
-    match bytes {
-        SIZE_OF_REPLY => Err("160 bytes cannot be told from a reply: use another size".into()),
-        bytes @ 8..=1_048_576 if bytes.is_multiple_of(8) => Ok(bytes as u32),
-        _ => Err(format!("{bytes} bytes: a transfer is a multiple of 8 bytes, up to 1M")),
+/// Returns the parser of a whole number.
+fn whole(low: u32, high: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| match text.parse() {
+        Ok(number) if (low..=high).contains(&number) => Ok(number),
+        _ => Err(format!("\"{text}\" is not possible: write a whole number from {low} to {high}")),
     }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
     match quantity::time(text)? {
         time if time <= TIME_MAX => Ok(time),
-        _ => Err(format!("{text}: simulate at most an hour")),
+        _ => Err(format!("{text} is too long: simulate at most an hour, 3600s")),
     }
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         time if time >= Duration::from_millis(1) => Ok(time),
-        _ => Err(format!("{text}: measure for a millisecond or more")),
+        _ => Err(format!("{text} is too short: measure for a millisecond or more")),
     }
 }

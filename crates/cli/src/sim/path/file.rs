@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fulmar_control::config::{LinkConf, NodesConf, PathFile, Source};
+use fulmar_control::config::{LinkConf, LoadConf, NodesConf, PathFile, Source};
 use fulmar_sim::options::Line;
 use fulmar_study::Credits;
 use fulmar_study::path::{Group, Link, Load, Plan, Port};
 
-use super::args::{Args, MEGABIT, line, parse_size, work};
+use super::args::{Args, MEGABIT, line, work};
 
 /// Reads a file, and returns its plan. Options of the command line that the file does not set keep their
 /// values.
@@ -18,26 +18,25 @@ use super::args::{Args, MEGABIT, line, parse_size, work};
 pub(super) fn plan(args: &Args, file: &Path) -> Result<Plan, String> {
     let name = file.display();
     let text = std::fs::read_to_string(file);
-    let text = text.map_err(|error| format!("cannot read {name}: {error}"))?;
-    let conf = PathFile::parse(&Source::new(name.to_string(), text));
-    let conf = conf.map_err(|error| error.to_string())?;
+    let text = text.map_err(|error| {
+        format!("cannot read {name}: {error}; give a YAML file as those in docs/paths")
+    })?;
     let mut args = args.clone();
-    for (option, value) in &conf.options {
-        args.set(option, value).map_err(|error| format!("{name}: {error}"))?;
-    }
+    let source = Source::new(name.to_string(), text);
+    let conf = PathFile::parse(&source, |option, value| args.set(option, value));
+    let conf = conf.map_err(|error| error.to_string())?;
     let sites = sites(&conf);
     let site = |name: &String| sites.iter().position(|site| site == name).unwrap_or_default();
     let links = conf.links.iter().map(|link| {
+        let LinkConf { rate, rtt, loss, jitter, queue, .. } = *link;
         let between = (site(&link.between[0]), site(&link.between[1]));
-        Ok(Link { between, line: line_of(link).map_err(|error| format!("{name}: {error}"))? })
+        Link { between, line: line(rate, rtt, loss, jitter, queue) }
     });
-    let links = links.collect::<Result<_, String>>()?;
     let loads = conf.loads.iter().map(|load| {
-        let size = parse_size(load.size).map_err(|error| format!("{name}: {error}"))?;
-        let (from, to, concurrency) = (load.from, load.to, load.concurrency);
-        Ok(Load { from, to, work: work(&load.test, size), concurrency })
+        let LoadConf { from, to, test, size, concurrency } = *load;
+        Load { from, to, work: work(test, size), concurrency }
     });
-    let loads = loads.collect::<Result<_, String>>()?;
+    let (links, loads) = (links.collect(), loads.collect());
     let settings = args.settings();
     let zc_min_payload = conf.held.then_some(Credits::KERNEL_ZERO_COPY);
     Ok(Plan {
@@ -64,19 +63,11 @@ fn sites(conf: &PathFile) -> Vec<String> {
     all
 }
 
-fn line_of(link: &LinkConf) -> Result<Line, String> {
-    let LinkConf { rate, rtt, loss, jitter, queue, .. } = *link;
-    match rate {
-        MEGABIT.. => Ok(line(rate, rtt, loss, jitter, queue)),
-        _ => Err("the simulator has lines of 1Mbit and more".to_owned()),
-    }
-}
-
 fn group(nodes: &NodesConf, site: &impl Fn(&String) -> usize) -> Group {
     let port = |one: &fulmar_control::config::InterfaceConf| Port {
         site: site(&one.site),
         net: one.net,
-        cable: Line::new((one.rate / MEGABIT).max(1), Duration::ZERO),
+        cable: Line::new(one.rate / MEGABIT, Duration::ZERO),
     };
     Group {
         name: nodes.name.clone(),

@@ -43,8 +43,10 @@ pub(super) fn text(result: &Simulated) -> String {
         let term = formula.terms.iter().find(|term| term.what == formula.bound);
         let term = or_unknown(term, |term| term.formula.clone());
         row("formula", format!("{bits}, bound by {}: {term}{convoy}", formula.bound.name()));
-        let apart = outcome.bytes_per_second / formula.bytes_per_second - 1.0;
-        row("difference", format!("{:+.1} %", apart * 100.0));
+        if outcome.bytes_per_second > 0.0 {
+            let apart = outcome.bytes_per_second / formula.bytes_per_second - 1.0;
+            row("difference", format!("{:+.1} %", apart * 100.0));
+        }
     }
     row(
         "simulated",
@@ -63,6 +65,9 @@ pub(super) fn text(result: &Simulated) -> String {
 }
 
 fn of_load(load: &LoadOutcome) -> String {
+    if load.rpcs == 0 {
+        return "no RPC was answered: measure for longer with --time and --warmup".to_owned();
+    }
     let rate = match load.bytes_per_second > 0.0 {
         true => format!("{}, ", bit_rate(load.bytes_per_second * 8.0)),
         false => String::new(),

@@ -25,8 +25,13 @@ impl FromStr for Sweep {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?}: write an option and its values, as concurrency=1..64x2");
         let (option, list) = text.split_once('=').ok_or_else(wrong)?;
+        if option.is_empty() {
+            return Err(wrong());
+        }
         if ["sweep", "svg", "json", "tcp"].contains(&option) {
-            return Err(format!("--{option} cannot vary"));
+            return Err(format!(
+                "--{option} cannot vary: sweep another option, as concurrency=1..64x2"
+            ));
         }
         let mut values = Vec::new();
         for item in list.split(',') {
@@ -58,7 +63,8 @@ fn numbers(range: Range<'_>) -> Option<Vec<String>> {
 pub(super) fn run(args: &Args, sweep: &Sweep) -> Result<Vec<(String, Simulated)>, Refusal> {
     let plan = |value: &String| {
         let mut args = args.clone();
-        args.set(&sweep.option, value).map_err(|error| format!("--sweep: {error}"))?;
+        args.set(&sweep.option, value)
+            .map_err(|error| format!("--sweep {}={value}: {error}", sweep.option))?;
         args.plan()
     };
     let plans = sweep.values.iter().map(plan);

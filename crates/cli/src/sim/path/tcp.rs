@@ -76,9 +76,13 @@ impl FromStr for Setting {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let key = KEYS.iter().find(|key| key.name == name).ok_or_else(|| {
             let all = KEYS.iter().map(|key| format!("\n  {}={}", key.name, key.help));
-            format!("the settings are{}", all.collect::<String>())
+            let all = format!("the settings of TCP are{}", all.collect::<String>());
+            if name == "help" { all } else { format!("there is no setting \"{name}\": {all}") }
         })?;
-        (key.set)(&mut Tcp::linux(), value)?;
+        if value.is_empty() {
+            return Err(format!("{name} has no value: write {name}={}", key.help));
+        }
+        (key.set)(&mut Tcp::linux(), value).map_err(|error| format!("{name}={error}"))?;
         Ok(Self { key, value: value.to_owned() })
     }
 }
@@ -95,7 +99,7 @@ pub(super) fn settings(changes: &[Setting], mtu: u32) -> Tcp {
 fn bytes(text: &str) -> Result<u64, String> {
     match quantity::size(text)? {
         bytes @ 4096.. => Ok(bytes),
-        _ => Err(format!("{text}: a buffer has 4096 bytes or more")),
+        _ => Err(format!("{text}: a buffer has 4096 bytes or more, such as 64M")),
     }
 }
 
