@@ -5,12 +5,15 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOptions, blocking};
-
+use fulmar_base::Errno;
+use fulmar_client::{
+    Address, ClientNode, FileSystem, MountOptions, Process, SessionOptions, blocking,
+};
 use fulmar_control::config::NodeConfig;
-use fulmar_daemon::ClientSide;
+use fulmar_daemon::{ClientSide, DebugLog};
 use fulmar_fuse::{Mounted, Options};
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use futures_channel::oneshot::Receiver;
@@ -133,14 +136,39 @@ fn serve(args: &Args) -> Result<(), String> {
     }
     // A wrong directory is told before the servers are asked.
     prepare(&args.mountpoint)?;
+    let log = Arc::new(Log(DebugLog::install()));
     let (node, _configured) = start_node(args, &options, &address)?;
-    let file_system = blocking::wait(node.mount(&address, MountOptions::default()));
+    log.0.observe(node.admin());
+    let with_log = MountOptions { process: Some(log), ..MountOptions::default() };
+    let file_system = blocking::wait(node.mount(&address, with_log));
     let file_system = file_system.map_err(|error| format!("{address}: {error}"))?;
     let (mounted, end) = attach(file_system, &address, &args.mountpoint, &options)?;
     let told = if args.tell { tell() } else { Ok(()) };
     let waited = told.and_then(|()| until_the_end(end));
     mounted.unmount();
     waited.map_err(|error| error.to_string())
+}
+
+/// The debug log of this process, which `lctl` reaches by the mount.
+#[derive(Debug)]
+struct Log(DebugLog);
+
+impl Process for Log {
+    fn parameters(&self) -> &'static [&'static str] {
+        DebugLog::PARAMETERS
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        self.0.read(name)
+    }
+
+    fn write(&self, name: &str, value: &str) -> Result<(), Errno> {
+        self.0.write(name, value)
+    }
+
+    fn take_log(&self, room: usize) -> String {
+        self.0.take(room)
+    }
 }
 
 /// Starts the node of the mount; what else is returned keeps a configured one.

@@ -74,7 +74,7 @@ mod usage;
 mod watch;
 
 pub use address::{Address, AddressError};
-pub use api::{ClientNode, File, FileSystem, MountOptions, blocking};
+pub use api::{ClientNode, File, FileSystem, MountOptions, Process, blocking};
 pub use config::{Configuration, FsTarget};
 pub use data::{Allocate, Seek};
 pub use error::Error;

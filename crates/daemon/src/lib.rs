@@ -22,7 +22,7 @@ mod views;
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fulmar_base::Errno;
 use fulmar_control::api::{Admin, AdminError, BindError, Server};
@@ -132,7 +132,7 @@ pub fn run_observed<T>(
     beside: impl FnOnce(&Node) -> T,
 ) -> Result<(), DaemonError> {
     fulmar_net::note_panics();
-    let log = Log::install();
+    let log = Log::install("info");
     warn_of_deprecated_names(config);
     config.unused().iter().for_each(|unused| tracing::warn!("{unused}"));
     let specs = resolved(config)?;
@@ -171,6 +171,47 @@ pub fn run_observed<T>(
     node.stop();
     tracing::info!("stopped");
     Ok(served?)
+}
+
+/// The debug log of a process that is no node of its own, such as that of a mount.
+#[derive(Debug)]
+pub struct DebugLog {
+    log: Arc<Log>,
+    node: OnceLock<fulmar_net::Admin>,
+}
+
+impl DebugLog {
+    /// Keeps the events of this process that its masks select. Nothing is printed unless a mask or `FULMAR_LOG` says so.
+    pub fn install() -> Self {
+        Self { log: Log::install("off"), node: OnceLock::new() }
+    }
+
+    /// Takes the node whose messages the log may have.
+    pub fn observe(&self, node: fulmar_net::Admin) {
+        let _ = self.node.set(node);
+    }
+
+    /// The names of its parameters.
+    pub const PARAMETERS: &[&str] = &Log::PARAMETERS;
+
+    /// Returns the value of a parameter; `None` if it is only written.
+    pub fn read(&self, name: &str) -> Option<String> {
+        self.log.read(name)
+    }
+
+    /// Sets a parameter.
+    ///
+    /// # Errors
+    /// EINVAL if it cannot have the value, ENXIO before there is a node.
+    pub fn write(&self, name: &str, value: &str) -> Result<(), Errno> {
+        let node = self.node.get().ok_or(Errno::ENXIO)?;
+        self.log.write(node, name, value).map_err(|error| Errno(-error.errno))
+    }
+
+    /// Takes the oldest lines, up to so many bytes.
+    pub fn take(&self, room: usize) -> String {
+        self.log.take_up_to(room)
+    }
 }
 
 /// A node of a configuration that is only a client: without roles, targets and a control socket. It ends when

@@ -1,4 +1,4 @@
-//! `lctl debug_kernel`, `clear`, `mark` and `debug_list`: the debug log of the node. Spec: lnet-admin §20.8.
+//! `lctl debug_kernel`, `clear`, `mark` and `debug_list`: the debug logs of the node and of mounts. Spec: lnet-admin §20.8.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
-use fulmar_control::api::{DebugDump, DebugMark};
+use fulmar_base::Errno;
+use fulmar_control::api::{DebugDump, DebugMark, Operation};
 use fulmar_control::masks::Masks;
 use fulmar_control::show::exit;
 
-use super::{Ran, failed};
+use super::{Ran, failed, mounted};
 use crate::context::{Context, complain, print};
 
 /// The longest text of a mark in bytes.
@@ -20,22 +21,23 @@ const MARK_MAX: usize = 255;
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(super) enum Command {
-    /// Print the debug log of the node, which is empty then
+    /// Print the debug logs of the node and of what is mounted here, which are empty then
     ///
-    /// It has the latest lines, 5 MB of them: "set_param debug_mb=N" changes that while the node runs. Warnings, errors
+    /// The lines are in the order of their times; each has the process that wrote it. With --control, those of that node
+    /// only. A log has the latest lines, 5 MB of them: "set_param debug_mb=N" changes that while the node runs. Warnings, errors
     /// and what is for the administrator are always there. "set_param debug=+TYPE" adds lines of a type: net (each
-    /// message), neterror (messages that are dropped), rpctrace (each request of a target, its result and how long it
-    /// took), dlmtrace (locks of targets: requests, grants, callbacks, cancels), ha (clients that connect and disconnect),
-    /// config (configurations that are changed, registered or applied). A node has nothing of the other types: their
+    /// message), neterror (messages that are dropped), rpctrace (each request to or of a target, its result and how long it
+    /// took), dlmtrace (locks: requests, grants, callbacks, cancels), ha (connections of a mount, and of the clients of a
+    /// target), config (configurations that are changed, registered or applied). There is nothing of the other types: their
     /// names are kept in the mask, and have no effect. neterror, ha and config are there from the start.
     #[command(visible_alias = "dk")]
     DebugKernel {
         /// File to write; standard output by default
         file: Option<PathBuf>,
     },
-    /// Empty the debug log of the node
+    /// Empty the debug logs of the node and of what is mounted here
     Clear,
-    /// Write a line into the log that can be found again
+    /// Write a line into these logs that can be found again
     Mark {
         /// Its text; the time by default
         text: Vec<String>,
@@ -52,10 +54,7 @@ impl Command {
     pub(super) fn run(self, context: &Context) -> Ran {
         match self {
             Self::DebugKernel { file } => dump(file.as_deref(), context),
-            Self::Clear => {
-                context.client.call(&DebugDump { discard: true }).map_err(failed)?;
-                Ok(0)
-            }
+            Self::Clear => write("clear", &DebugDump { discard: true }, context),
             Self::Mark { text } => mark(&text, context),
             Self::DebugList { what } => Ok(print(&list(&what))),
         }
@@ -63,7 +62,15 @@ impl Command {
 }
 
 fn dump(file: Option<&Path>, context: &Context) -> Ran {
-    let lines = context.client.call(&DebugDump { discard: false }).map_err(failed)?.lines;
+    let mounts = mounted::with_log(context);
+    let mut lines = match context.client.call(&DebugDump { discard: false }) {
+        Ok(dumped) => dumped.lines,
+        Err(error) if mounts.is_empty() => return Err(failed(error)),
+        Err(_) => Vec::new(),
+    };
+    lines.extend(mounts.iter().flat_map(|mount| mounted::take_log(mount)));
+    // The times have the same length.
+    lines.sort_by(|one, other| time_of(one).cmp(&time_of(other)));
     let text = lines.concat();
     match file {
         None => drop(print(&text)),
@@ -89,8 +96,36 @@ fn mark(text: &[String], context: &Context) -> Ran {
     }
     let end = (0..=MARK_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or(0));
-    context.client.call(&DebugMark { text }).map_err(failed)?;
-    Ok(0)
+    write(&text, &DebugMark { text: text.clone() }, context)
+}
+
+/// Gives the logs of mounts a text for `debug_marker`, and the node the same as a request.
+fn write<R: Operation>(text: &str, request: &R, context: &Context) -> Ran {
+    let mounts = mounted::with_log(context);
+    for mount in &mounts {
+        // One of another program has no log.
+        if let Err(errno) = mounted::mark_log(mount, text).or_else(no_log) {
+            let place = mount.display();
+            complain(&format!(
+                "lctl: the log of the mount on {place} is not written: {errno}; be root\n"
+            ));
+            return Err(exit::of_errno(-errno.0));
+        }
+    }
+    match context.client.call(request) {
+        Ok(_) => Ok(0),
+        Err(_) if !mounts.is_empty() => Ok(0),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn no_log(errno: Errno) -> Result<(), Errno> {
+    if errno == Errno::ENODATA { Ok(()) } else { Err(errno) }
+}
+
+/// Returns the time in a line.
+fn time_of(line: &str) -> Option<&str> {
+    line.split(':').nth(3)
 }
 
 fn list(what: &str) -> String {

@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use fulmar_base::Errno;
-use fulmar_client::special::{PARAMETER, PARAMETERS};
+use fulmar_client::special::{DEBUG_LOG, PARAMETER, PARAMETERS};
 use fulmar_control::show::{Listed, Parameter};
 use fulmar_text::pattern;
 
+use crate::context::Context;
 use crate::mounts::{attribute, mounts, set_attribute};
 
 /// The files of a mount that cannot be set.
 const READ_ONLY: [&str; 5] =
     ["cur_dirty_bytes", "cur_grant_bytes", "import", "lock_count", "lock_unused_count"];
+
+/// The parameter of a mount that marks its debug log.
+const MARKER: &str = "debug_marker";
 
 /// A parameter of a mount.
 pub(super) struct Mounted {
@@ -33,6 +37,32 @@ fn of_mount(mount: PathBuf) -> Vec<Mounted> {
         Mounted { mount: mount.clone(), path, parts }
     };
     names(&mount).into_iter().map(named).collect()
+}
+
+/// Returns the mounts whose debug logs a command of lctl is about.
+pub(super) fn with_log(context: &Context) -> Vec<PathBuf> {
+    if context.is_node_named { Vec::new() } else { mounts() }
+}
+
+/// Takes the lines out of the debug log of a mount; none of one whose process is gone.
+pub(super) fn take_log(mount: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Ok(part) = attribute(mount, DEBUG_LOG) {
+        if part.is_empty() {
+            break;
+        }
+        let part = String::from_utf8_lossy(&part);
+        lines.extend(part.split_inclusive('\n').map(str::to_owned));
+    }
+    lines
+}
+
+/// Marks the debug log of a mount, or empties it.
+///
+/// # Errors
+/// EPERM for others than the superuser.
+pub(super) fn mark_log(mount: &Path, text: &str) -> Result<(), Errno> {
+    set_attribute(mount, &[PARAMETER, MARKER.as_bytes()].concat(), Some(text.as_bytes()))
 }
 
 /// Returns the values of the parameters of all mounts that any of the patterns selects, as far as they are known.
@@ -79,8 +109,8 @@ impl Mounted {
     /// Returns what can be done with it.
     pub(super) fn listed(&self) -> Listed {
         let file = self.parts.last().map(String::as_str).unwrap_or_default();
-        let is_writable = !READ_ONLY.contains(&file);
-        Listed { name: self.parts.clone(), is_readable: true, is_writable }
+        let (is_readable, is_writable) = (file != MARKER, !READ_ONLY.contains(&file));
+        Listed { name: self.parts.clone(), is_readable, is_writable }
     }
 
     /// Returns it with its value; `None` if it is not known at the moment.

@@ -415,6 +415,44 @@ fn lctl_tells_and_sets_the_parameters_of_a_mount() {
     }
 }
 
+#[test]
+fn a_mount_has_a_debug_log_as_a_node() {
+    let Some(mounted) = Mounted::start("debug-mount", 82) else { return };
+    let lctl = |words: &str| mounted.output(&format!("lctl {words}"));
+    let log = lctl("dk");
+    let process = |line: &str| line.split(':').nth(5).unwrap_or_default().to_owned();
+    let connected = log.lines().find(|line| line.ends_with("lv-MDT0000 at 127.0.0.82@tcp: Full"));
+    // Other tests have mounts, whose logs are read too.
+    let own = process(connected.unwrap_or_else(|| panic!("{log}")));
+    let (last, count) = (log.lines().last().unwrap(), log.lines().count() - 1);
+    assert_eq!(last, format!("Debug log: {count} lines, {count} kept, 0 dropped, 0 bad."));
+    assert!(!log.contains(", took "), "{log}");
+    lctl("set_param -n debug=+rpctrace");
+    lctl("set_param -n debug=+dlmtrace");
+    let mask = lctl("get_param -n debug");
+    assert!(mask.contains("rpctrace") && mask.contains("dlmtrace"), "{mask}");
+    lctl("mark hello of a mount");
+    fs::write(mounted.directory.join("file"), vec![7; 3_000_000]).unwrap();
+    fs::File::open(mounted.directory.join("file")).unwrap().sync_all().unwrap();
+    let log = lctl("dk");
+    let lines = log.lines().filter(|line| process(line) == own);
+    let log: String = lines.map(|line| line.to_owned() + "\n").collect();
+    let place = |text: &str| log.find(text).unwrap_or_else(|| panic!("no {text}: {log}"));
+    let marker = place("DEBUG MARKER: hello of a mount\n");
+    let wanted = place("lv-MDT0000: LDLM_ENQUEUE of a ");
+    assert!(marker < wanted && wanted < place("lv-MDT0000: LDLM_ENQUEUE, request "), "{log}");
+    assert!(log.contains(" IBITS lock on ") && log.contains(" EXTENT lock on "), "{log}");
+    assert!(place(": OST_WRITE, request ") < log.rfind(" us: ok\n").unwrap(), "{log}");
+    assert!(!lctl("dk").contains("hello of a mount"));
+    lctl("mark and again");
+    lctl("clear");
+    assert!(!lctl("dk").contains("and again"));
+    let (status, _, err) = mounted.run("lctl set_param debug=nothing");
+    assert_eq!(status, 22, "{err}");
+    lctl("set_param -n debug=-rpctrace");
+    lctl("set_param -n debug=-dlmtrace");
+}
+
 /// What users and RPCs have done on a mount is told, and begins again when it is written to; checksums are switched.
 fn counters_are_shown_and_cleared(mounted: &Mounted, output: &dyn Fn(&str) -> String) {
     let file = mounted.directory.join("file");

@@ -11,4 +11,4 @@ mod xattrs;
 
 pub use file::File;
 pub use filesystem::FileSystem;
-pub use node::{ClientNode, MountOptions};
+pub use node::{ClientNode, MountOptions, Process};

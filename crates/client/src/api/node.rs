@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::{BufferId, Errno, Rng};
 use fulmar_data::Settings as DataSettings;
 use fulmar_lnet_wire::{Net, Nid};
-use fulmar_net::{Host, Job, JobDone, Memory, Node, Running, Runtime, Service};
+use fulmar_net::{Admin, Host, Job, JobDone, Memory, Node, Running, Runtime, Service};
 use fulmar_rpc::import::Sender;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -41,6 +41,27 @@ pub(super) struct Inner {
 pub struct MountOptions {
     /// How the data of files are cached. Less than the least memory is that.
     pub data: DataSettings,
+    /// The process of the mount, as far as it has parameters and a debug log that the mount shows.
+    pub process: Option<Arc<dyn Process>>,
+}
+
+/// What the process of a mount has beside it: parameters, which are read and set with those of the mount, and a debug
+/// log.
+pub trait Process: std::fmt::Debug + Send + Sync {
+    /// Returns the names of its parameters.
+    fn parameters(&self) -> &'static [&'static str];
+
+    /// Returns the value of one; `None` if it is only written.
+    fn read(&self, name: &str) -> Option<String>;
+
+    /// Sets one.
+    ///
+    /// # Errors
+    /// EINVAL if it cannot have the value.
+    fn write(&self, name: &str, value: &str) -> Result<(), Errno>;
+
+    /// Takes the oldest lines out of the debug log, up to so many bytes.
+    fn take_log(&self, room: usize) -> String;
 }
 
 /// How long the servers have to take the farewell of a mount that has failed.
@@ -95,6 +116,11 @@ impl ClientNode {
             Some(running.clone());
         let (node, nets) = (node.clone(), Mutex::new(nets));
         Ok(Self(Arc::new(Inner { node, running, shared, options, nets, own })))
+    }
+
+    /// Returns the administrator's handle to the node.
+    pub fn admin(&self) -> Admin {
+        self.0.node.admin()
     }
 
     /// Mounts a file system, or a directory of it.

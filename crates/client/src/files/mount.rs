@@ -22,7 +22,7 @@ use super::traced::Tracer;
 use crate::config::Configuration;
 use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
-use crate::{Address, MountOptions};
+use crate::{Address, MountOptions, Process};
 
 /// The state of a mount.
 pub(crate) struct MountState {
@@ -66,6 +66,7 @@ pub(crate) struct MountState {
     /// The data of files.
     pub(crate) data: MountData,
     pub(crate) operations: Operations,
+    pub(crate) process: Option<Arc<dyn Process>>,
     /// The RPCs, if somebody looks at them.
     pub(crate) tracer: Option<Box<Tracer>>,
 }
@@ -211,6 +212,7 @@ impl MountState {
             kept: KeptOpens::default(),
             watcher: None,
             data: MountData::new(options.data),
+            process: options.process,
             operations: Operations::default(),
             tracer: None,
         }

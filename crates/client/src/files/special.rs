@@ -68,6 +68,10 @@ pub const PARAMETERS: &[u8] = b"lustre.parameters.";
 /// With such a name behind it: its value, as text. The superuser may set some.
 pub const PARAMETER: &[u8] = b"lustre.parameter.";
 
+/// The oldest lines of the debug log of the mount's process, which are then no longer there; none if it is empty. For the
+/// superuser, read-only.
+pub const DEBUG_LOG: &[u8] = b"lustre.debug.log";
+
 /// The room for a layout.
 const LAYOUT_MAX: u32 = 64 << 10;
 
@@ -90,6 +94,7 @@ pub(crate) enum Special {
     /// Names of parameters from this one on.
     Parameters(usize),
     Parameter(String),
+    DebugLog,
 }
 
 impl Special {
@@ -102,6 +107,7 @@ impl Special {
             NEW_DIRECTORY => Some(Self::NewDirectory),
             FID => Some(Self::Fid),
             TARGETS => Some(Self::Targets),
+            DEBUG_LOG => Some(Self::DebugLog),
             WARM => Some(Self::Warm(true)),
             WARM_STATE => Some(Self::Warm(false)),
             _ => {
@@ -175,6 +181,7 @@ impl Context {
             Special::Trace(from) => self.trace(caller, from),
             Special::Parameters(from) => self.tunables(from),
             Special::Parameter(name) => self.tunable(&name),
+            Special::DebugLog => self.take_debug_log(caller),
             Special::Paths(_) if !caller.has(CAP_DAC_READ_SEARCH) => Err(Errno::EPERM),
             Special::Paths(of) => {
                 let paths = self.paths_of(of).await?;

@@ -1,6 +1,8 @@
 //! The parameters of a mount as attributes of its files, with the names and values of a kernel's client. They are how
 //! `lctl get_param` and `set_param` learn and change them.
 
+use std::sync::Arc;
+
 use fulmar_base::Errno;
 use fulmar_data::stripes::Target;
 use fulmar_data::{Settings, TargetView};
@@ -10,6 +12,7 @@ use fulmar_text::integer;
 
 use super::caller::Caller;
 use super::figures::{self, Connection};
+use crate::Process;
 use crate::machine::MountId;
 use crate::machine::context::Context;
 use crate::machine::core::Core;
@@ -62,15 +65,41 @@ impl Context {
     /// Returns names of parameters with slashes, each on a line, from the one with this number on; as many as fit.
     pub(crate) fn tunables(&self, from: usize) -> Result<Vec<u8>, Errno> {
         let mut text = String::new();
-        let names = devices(&self.core(), self.mount)?;
-        let names = names.iter().flat_map(|one| one.files.iter().map(|file| (&one.path, file)));
-        for (path, file) in names.skip(from) {
+        let devices = devices(&self.core(), self.mount)?;
+        let of_devices =
+            devices.iter().flat_map(|one| one.files.iter().map(|file| (&one.path[..], file)));
+        let process = self.process()?;
+        let of_process = process.iter().flat_map(|one| one.parameters()).map(|name| ("", name));
+        for (path, file) in of_devices.chain(of_process).skip(from) {
             if text.len() + path.len() + file.len() + 2 > NAMES_MAX {
                 break;
             }
-            text.extend([path, "/", file, "\n"]);
+            let slash = if path.is_empty() { "" } else { "/" };
+            text.extend([path, slash, file, "\n"]);
         }
         Ok(text.into_bytes())
+    }
+
+    fn process(&self) -> Result<Option<Arc<dyn Process>>, Errno> {
+        let core = self.core();
+        Ok(core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?.process.clone())
+    }
+
+    /// Returns the process of the mount if this is one of its parameters.
+    fn process_with(&self, name: &str) -> Result<Option<Arc<dyn Process>>, Errno> {
+        Ok(self.process()?.filter(|process| process.parameters().contains(&name)))
+    }
+
+    /// Takes lines out of the debug log.
+    ///
+    /// # Errors
+    /// EPERM for others than the superuser, ENODATA if there is no log.
+    pub(crate) fn take_debug_log(&self, caller: &Caller) -> Result<Vec<u8>, Errno> {
+        if caller.uid != 0 {
+            return Err(Errno::EPERM);
+        }
+        let process = self.process()?.ok_or(Errno::ENODATA)?;
+        Ok(process.take_log(NAMES_MAX).into_bytes())
     }
 
     /// Returns the value of a parameter.
@@ -78,6 +107,9 @@ impl Context {
     /// # Errors
     /// ENODATA if there is none of this name now.
     pub(crate) fn tunable(&self, name: &str) -> Result<Vec<u8>, Errno> {
+        if let Some(process) = self.process_with(name)? {
+            return process.read(name).map(String::into_bytes).ok_or(Errno::ENODATA);
+        }
         let mut core = self.core();
         let (device, file) = find(&core, self.mount, name)?;
         let value = match device.of {
@@ -125,6 +157,10 @@ impl Context {
         // Others may have every capability in a namespace of their own.
         if caller.uid != 0 {
             return Err(Errno::EPERM);
+        }
+        if let Some(process) = self.process_with(name)? {
+            let value = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
+            return process.write(name, value);
         }
         let mut core = self.core();
         let (device, file) = find(&core, self.mount, name)?;

@@ -26,6 +26,7 @@ use futures_channel::oneshot;
 
 use super::flush::Upcall;
 use super::peer::Peer;
+use super::told;
 use super::{MountId, MountsConfig};
 use crate::data::drive::Errand;
 use crate::files::figures::Moment;
@@ -45,6 +46,8 @@ pub(crate) struct Core {
     /// When the locks of each target have something to do.
     deadlines: Timers<ImportId>,
     pub(super) requests: BTreeMap<(ImportId, RequestId), Waiting>,
+    /// Those that the debug log tells of, and when they began.
+    told: BTreeMap<(ImportId, RequestId), (Opcode, Time)>,
     /// Callbacks without an answer.
     pub(super) callbacks: BTreeMap<(ImportId, u64), (service::RequestId, &'static Format)>,
     sleepers: BTreeMap<(Time, u64), oneshot::Sender<()>>,
@@ -106,6 +109,7 @@ impl Core {
             touched: BTreeSet::new(),
             deadlines: Timers::default(),
             requests: BTreeMap::new(),
+            told: BTreeMap::new(),
             callbacks: BTreeMap::new(),
             sleepers: BTreeMap::new(),
             numbers: 0,
@@ -188,7 +192,15 @@ impl Core {
         waiting: Waiting,
     ) -> Option<RequestId> {
         let traced = self.traced(import, request.message());
+        let opcode = request.message().body.opcode;
+        if told::tells_locks() {
+            told::asked(&self.name_of(import), request.message());
+        }
         let id = self.both.client.request(self.now, import, request)?;
+        if told::tells_requests() {
+            self.told.insert((import, id), (opcode, self.now));
+            told::sent(&self.name_of(import), opcode, id);
+        }
         if let Some(entry) = traced {
             self.trace_sent(import, id, entry);
         }
@@ -344,6 +356,10 @@ impl Core {
         match notice {
             Notice::Done { import, request, result, moved, keeps_data } => {
                 self.trace_done((import, request), &result);
+                if let Some((opcode, sent)) = self.told.remove(&(import, request)) {
+                    let took = self.now.since(sent);
+                    told::done(&self.name_of(import), opcode, request, &result, took);
+                }
                 match self.requests.remove(&(import, request)) {
                     Some(Waiting::Operation(waiting, buffer)) => {
                         match buffer {
@@ -370,6 +386,7 @@ impl Core {
         peer.set_state(state);
         self.touched.insert(import);
         let (connection, is_connected) = (peer.connection, peer.is_connected());
+        told::state(self.both.client.import(import), state);
         if is_connected && let Some(one) = self.both.client.import(import) {
             let (granted, flavor) = (*one.granted(), one.target().flavor);
             let server = ProcessId::lustre(one.nid());
@@ -408,6 +425,9 @@ impl Core {
             return refuse(self, Errno::ENOTCONN);
         };
         self.trace_called(import, &request.message);
+        if told::tells_locks() {
+            told::called(&self.name_of(import), &request.message);
+        }
         let Ok(lock) = request.message.require(&LOCK_REQUEST) else {
             return refuse(self, Errno::EPROTO);
         };
@@ -425,6 +445,11 @@ impl Core {
             let callback = Callback { id, kind, request: &lock, lvb: &lvb };
             peer.locks.handle_callback(now, callback);
         }
+    }
+
+    /// Returns the name of a target, such as `lv-OST0000`.
+    pub(crate) fn name_of(&self, import: ImportId) -> String {
+        self.both.client.import(import).map_or_else(String::new, told::name)
     }
 
     /// Returns whether cancels of locks are under way.

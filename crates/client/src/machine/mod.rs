@@ -16,6 +16,7 @@ pub(crate) mod enqueue;
 mod flush;
 pub(crate) mod peer;
 pub(crate) mod replay;
+mod told;
 
 use std::cell::Cell;
 use std::fmt;

@@ -15,7 +15,10 @@ const MIB: usize = 1 << 20;
 /// Nothing is written by its age.
 pub(crate) fn patient() -> MountOptions {
     let age_max = std::time::Duration::from_secs(3600);
-    MountOptions { data: DataSettings { age_max, ..DataSettings::default() } }
+    MountOptions {
+        data: DataSettings { age_max, ..DataSettings::default() },
+        ..MountOptions::default()
+    }
 }
 
 fn both() -> OpenOptions {
@@ -234,7 +237,7 @@ fn two_clients_change_a_file_at_random_and_see_one_file() {
 fn a_cache_that_is_full_goes_on() {
     let rig = Rig::start("full", 1);
     let data = DataSettings { memory: DataSettings::MEMORY_MIN, ..DataSettings::default() };
-    let options = MountOptions { data };
+    let options = MountOptions { data, ..MountOptions::default() };
     let one = blocking::FileSystem::of(rig.mount_with(options));
     let file = one.open("file", both()).unwrap();
     let part = bytes(8 * MIB, 7);

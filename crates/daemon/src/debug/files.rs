@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use fulmar_base::Errno;
 use fulmar_control::api::{Admin, AdminError, GlobalShow, StatsReset, resident_bytes, table};
 use fulmar_control::config::{Cores, GlobalKey, Module, Parameters};
-use fulmar_control::masks::Masks;
 use fulmar_text::integer;
 
-use super::{Log, MEGABYTE, MEGABYTES_MAX, Mask};
 use crate::admin::{Daemon, Result};
 
 /// A file of the node.
@@ -39,13 +37,17 @@ pub(crate) const FILES: &[File] = &[
     File::shown("catastrophe", |_| Ok("0\n".into())),
     File::shown("cpu_partition_distance", |node| node.distances()),
     File::shown("cpu_partition_table", |node| node.partitions()),
+    File::set("debug", |node| node.logged("debug"), |node, text| node.set_logged("debug", text)),
+    File {
+        name: "debug_marker",
+        read: None,
+        write: Some(|node, text| node.set_logged("debug_marker", text)),
+    },
     File::set(
-        "debug",
-        |node| shown(Masks::Types, &node.log.debug),
-        |node, text| node.set_mask(Masks::Types, &node.log.debug, text),
+        "debug_mb",
+        |node| node.logged("debug_mb"),
+        |node, text| node.set_logged("debug_mb", text),
     ),
-    File { name: "debug_marker", read: None, write: Some(mark) },
-    File::set("debug_mb", |node| Ok(format!("{}\n", node.log.megabytes())), set_megabytes),
     File::shown("lnet_lnd_timeout", lnd_timeout),
     File::shown("lnet_memused", |_| Ok(format!("{}\n", resident_bytes().unwrap_or(0)))),
     File::set("nis", |node| table(node, "nis"), |node, _| changed(node.node.reset_ni_minima())),
@@ -55,29 +57,21 @@ pub(crate) const FILES: &[File] = &[
         |node, _| changed(node.node.reset_peer_minima()),
     ),
     File::set("portal_rotor", |node| Ok(node.rotor.text()), |node, text| node.rotor.set(text)),
-    File::set(
-        "printk",
-        |node| shown(Masks::Types, &node.log.printk),
-        |node, text| node.set_mask(Masks::Types, &node.log.printk, text),
-    ),
+    File::set("printk", |node| node.logged("printk"), |node, text| node.set_logged("printk", text)),
     File::shown("routers", |node| table(node, "routers")),
     File::shown("routes", |node| table(node, "routes")),
     File::set("stats", |node| table(node, "stats"), |node, _| node.stats_reset(StatsReset {})),
     File::set(
         "subsystem_debug",
-        |node| shown(Masks::Subsystems, &node.log.subsystem_debug),
-        |node, text| node.set_mask(Masks::Subsystems, &node.log.subsystem_debug, text),
+        |node| node.logged("subsystem_debug"),
+        |node, text| node.set_logged("subsystem_debug", text),
     ),
     File::set(
         "subsystem_printk",
-        |node| shown(Masks::Subsystems, &node.log.subsystem_printk),
-        |node, text| node.set_mask(Masks::Subsystems, &node.log.subsystem_printk, text),
+        |node| node.logged("subsystem_printk"),
+        |node, text| node.set_logged("subsystem_printk", text),
     ),
 ];
-
-fn shown(masks: Masks, mask: &Mask) -> Result<String> {
-    Ok(masks.text(mask.get()) + "\n")
-}
 
 fn changed(result: std::result::Result<(), Errno>) -> Result<()> {
     result.map_err(|errno| AdminError::new(errno, "cannot reset the lowest credits"))
@@ -87,52 +81,19 @@ fn invalid(what: impl Into<String>) -> AdminError {
     AdminError::new(Errno::EINVAL, what)
 }
 
-fn mark(node: &Daemon, text: &str) -> Result<()> {
-    match text.trim_end_matches('\n') {
-        "clear" => drop(node.log.take()),
-        text => Log::mark(text),
-    }
-    Ok(())
-}
-
-fn set_megabytes(node: &Daemon, text: &str) -> Result<()> {
-    let wanted = integer(text.trim()).ok_or_else(|| invalid("debug_mb is a number of MB"))?;
-    node.log.set_megabytes(usize::try_from(wanted).unwrap_or(usize::MAX));
-    Ok(())
-}
-
 fn lnd_timeout(node: &Daemon) -> Result<String> {
     let globals = node.global_show(GlobalShow {})?;
     let timeout = globals.iter().find(|(key, _)| *key == GlobalKey::LndTimeout);
     Ok(format!("{}\n", timeout.map_or(0, |(_, seconds)| *seconds)))
 }
 
-impl Log {
-    /// Returns how much memory lines may take, in MiB.
-    fn megabytes(&self) -> usize {
-        self.ring().limit() / MEGABYTE
-    }
-
-    /// Changes that, within its limits.
-    fn set_megabytes(&self, wanted: usize) {
-        let set = wanted.clamp(1, MEGABYTES_MAX);
-        if set != wanted {
-            tracing::warn!(
-                "the debug log has {set} MB, since {wanted} is not 1 to {MEGABYTES_MAX}"
-            );
-        }
-        self.ring().set_limit(set * MEGABYTE);
-    }
-}
-
 impl Daemon {
-    /// Changes a mask of the log, and who observes the node.
-    fn set_mask(&self, masks: Masks, mask: &Mask, text: &str) -> Result<()> {
-        let value = masks.parse(text, mask.get()).map_err(|error| invalid(error.to_string()))?;
-        self.log.set(mask, value);
-        self.node
-            .observe(self.log.observer())
-            .map_err(|errno| AdminError::new(errno, "cannot observe the node"))
+    fn logged(&self, name: &str) -> Result<String> {
+        self.log.read(name).ok_or_else(|| invalid(format!("{name} is only written")))
+    }
+
+    fn set_logged(&self, name: &str, text: &str) -> Result<()> {
+        self.log.write(&self.node, name, text)
     }
 
     /// Returns the cores of each CPT, a line for each.

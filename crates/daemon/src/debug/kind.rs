@@ -78,7 +78,11 @@ fn subsystem(target: &str) -> Option<&'static str> {
         "ost" => "filter",
         "mgs" => "mgs",
         "rpc" => "rpc",
-        "client" => "llite",
+        "client" => match module.split("::").next() {
+            Some("rpc") => "rpc",
+            Some("ldlm") => "ldlm",
+            _ => "llite",
+        },
         _ => "lnet",
     })
 }

@@ -9,6 +9,7 @@
 
 mod files;
 mod kind;
+mod masks;
 mod messages;
 mod ring;
 
@@ -79,12 +80,14 @@ impl Default for Log {
 
 impl Log {
     /// Writes the events of the process to standard error, and keeps those that the masks select.
-    /// `FULMAR_LOG` sets the level of the former, `info` by default.
-    pub(crate) fn install() -> Arc<Self> {
+    /// `FULMAR_LOG` sets the level of the former.
+    pub(crate) fn install(level: &str) -> Arc<Self> {
         let log = Arc::new(Self::default());
-        let by_level = EnvFilter::try_from_env("FULMAR_LOG").unwrap_or_else(|_| "info".into());
+        let by_level = EnvFilter::try_from_env("FULMAR_LOG").unwrap_or_else(|_| level.into());
         let printed = tracing_subscriber::fmt::layer()
             .with_target(false)
+            // Whoever read standard error may be gone.
+            .log_internal_errors(false)
             .with_ansi(io::stderr().is_terminal())
             .with_writer(io::stderr)
             .with_filter(by_level.or(Selection::Printed(log.clone())));
@@ -122,6 +125,11 @@ impl Log {
     /// Returns all lines that are kept, which are then no longer there.
     pub(crate) fn take(&self) -> Vec<Box<str>> {
         self.ring().take()
+    }
+
+    /// Returns the oldest lines up to so many bytes, which are then no longer there.
+    pub(crate) fn take_up_to(&self, room: usize) -> String {
+        self.ring().take_up_to(room)
     }
 
     /// Writes a line that an administrator can find again.
@@ -220,6 +228,7 @@ mod tests {
             tracing::trace!(target: "fulmar_server::ldlm::dlmtrace", "a lock");
             tracing::debug!(target: "fulmar_server::ldlm::ha", "a client");
             tracing::debug!(target: "fulmar_server::mgs::config", "a log");
+            tracing::trace!(target: "fulmar_client::rpc::rpctrace", "a request of a mount");
             tracing::warn!(target: "hyper", "of others");
             Log::mark("hello world");
         };
@@ -237,16 +246,17 @@ mod tests {
         let message = "00000400:00000200:0.0 a message\n";
         let request = "00000100:00100000:0.0 a request\n";
         let lock = "00010000:00010000:0.0 a lock\n";
+        let own = "00000100:00100000:0.0 a request of a mount\n";
         let (client, log) = ("00010000:00080000:0.0 a client\n", "20000000:01000000:0.0 a log\n");
         assert_eq!(kept(|_| work()), with(&[dropped, client, log]));
         for (mask, more) in [
             (0, &[][..]),
             (0x200, &[message][..]),
             (0x300, &[dropped, message][..]),
-            (0x10_0000, &[request][..]),
+            (0x10_0000, &[request, own][..]),
             (0x1_0000, &[lock][..]),
             (0x108_0000, &[client, log][..]),
-            (u32::MAX, &[dropped, message, request, lock, client, log][..]),
+            (u32::MAX, &[dropped, message, request, lock, client, log, own][..]),
         ] {
             let lines = kept(|log| {
                 log.set(&log.debug, mask);

@@ -49,6 +49,20 @@ impl Ring {
         std::mem::take(&mut self.lines).into()
     }
 
+    /// Returns the oldest lines up to so many bytes, but one at least, which are then no longer there.
+    pub(super) fn take_up_to(&mut self, room: usize) -> String {
+        let mut text = String::new();
+        while let Some(line) = self.lines.front() {
+            if !text.is_empty() && text.len() + line.len() > room {
+                break;
+            }
+            text += line;
+            self.bytes -= line.len() + LINE_OVERHEAD;
+            self.lines.pop_front();
+        }
+        text
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -80,6 +94,9 @@ mod tests {
         assert_eq!(ring.bytes, 3 * line);
         ring.set_limit(2 * line);
         assert!(!ring.is_empty() && ring.limit() == 2 * line);
+        assert_eq!(of(9 * line, &["a\n", "bc\n", "d\n"]).take_up_to(5), "a\nbc\n");
+        let mut one = of(9 * line, &["line\n"]);
+        assert_eq!((one.take_up_to(1).as_str(), one.bytes, one.is_empty()), ("line\n", 0, true));
         let lines = ring.take();
         assert_eq!(lines, ["line 333.\n".into(), "line four\n".into()]);
         assert!(ring.is_empty() && ring.bytes == 0);
