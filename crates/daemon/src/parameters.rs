@@ -40,11 +40,11 @@ impl Daemon {
     pub(super) fn listed_parameters(&self, request: &ParameterList) -> Vec<Listed> {
         let targets = self.parameters();
         let is_set = |name: &[String]| targets.as_ref().is_some_and(|all| all.is_writable(name));
-        let of_targets = self.of_targets(|_| true).into_iter().map(|one| Listed {
-            is_readable: true,
-            is_writable: is_set(&one.name),
-            name: one.name,
-        });
+        let of_targets = targets.as_ref().map(|all| all.names()).unwrap_or_default();
+        let of_node = self.nodemap_files().into_iter().chain(self.health_check());
+        let names = of_targets.into_iter().chain(of_node.map(|one| one.name));
+        let of_targets =
+            names.map(|name| Listed { is_readable: true, is_writable: is_set(&name), name });
         let of_modules = if request.modules { self.of_modules() } else { Vec::new() };
         let of_modules = of_modules.into_iter().map(|one| Listed {
             is_readable: true,

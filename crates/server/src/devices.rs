@@ -9,7 +9,6 @@ use fulmar_rpc::export::TargetId;
 
 use crate::roster::{Listed, Roster};
 use crate::run::TargetHost;
-use crate::targets::Targets;
 
 /// The targets of a node.
 pub struct Devices {
@@ -72,16 +71,16 @@ impl Devices {
 
     /// Returns the targets that were opened, as they are now, in the order of their starts.
     pub fn all(&self) -> Vec<Device> {
-        let now = |targets: &mut Targets, target: TargetId, listed: Listed| {
-            let exports = targets.server().exports().iter();
-            let own = exports.filter(|(_, one)| one.target == target && one.is_connected());
-            let clients = own.count();
-            let (in_hand, queued) = (targets.in_hand(target), targets.server().queued(target));
-            Device { clients, in_hand, queued, ended: targets.why_ended(target), ..listed.device }
-        };
         let served = self.roster.served();
         let all = self.running.call(|targets, _| {
-            served.into_iter().map(|(target, listed)| now(targets, target, listed)).collect()
+            let counts = [targets.clients(), targets.in_hand(), targets.queued()];
+            let now = |(target, listed): (TargetId, Listed)| {
+                let [clients, in_hand, queued] =
+                    counts.each_ref().map(|of| of.get(&target).copied().unwrap_or(0));
+                let ended = targets.why_ended(target);
+                Device { clients, in_hand, queued, ended, ..listed.device }
+            };
+            served.into_iter().map(now).collect()
         });
         // The node has failed.
         all.unwrap_or_default()

@@ -73,6 +73,11 @@ impl Locks {
         self.namespace.len()
     }
 
+    /// Returns how many locks wait.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.namespace.waiting_len()
+    }
+
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         self.namespace.check_invariants()
     }

@@ -1,6 +1,7 @@
 //! The parameters of targets and of the node: as the files of a kernel node, and as an administrator has set
 //! them for good.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,9 +73,11 @@ impl Parameters {
     /// The same of those whose names are wanted. The others are not read: there is a text for each client.
     pub fn selected(&self, is_wanted: impl Fn(&[String]) -> bool) -> Vec<Named> {
         let is_wanted: Wanted<'_> = &is_wanted;
-        let mut all = self.changelogs.parameters(now().as_secs() as i64);
         let served = self.roster.served();
         let have_ended = have_ended(&served);
+        let mut all = if have_ended { vec![] } else { timing::all(&self.running) };
+        all.extend(self.changelogs.parameters(now().as_secs() as i64));
+        all.retain(|(name, _)| is_wanted(name));
         for (target, listed) in &served {
             let (name, exports) = (&listed.device.name, self.exports(*target));
             let count = exports.values().map(Vec::len).sum();
@@ -98,10 +101,18 @@ impl Parameters {
                 }
             }
         }
-        let of_node = if have_ended { vec![] } else { timing::all(&self.running) };
-        let mut all = [of_node, all].concat();
-        all.retain(|(name, _)| is_wanted(name));
         all
+    }
+
+    /// Returns the names of all parameters. Nothing of the locks, the clients and the statistics of targets is read for
+    /// that.
+    pub fn names(&self) -> Vec<Vec<String>> {
+        let names = RefCell::new(Vec::new());
+        self.selected(|name| {
+            names.borrow_mut().push(name.to_vec());
+            false
+        });
+        names.into_inner()
     }
 
     /// Returns whether a parameter can be set.
@@ -182,18 +193,31 @@ impl Parameters {
         let _ = self.running.call(|targets, now| targets.call_back_all(now, target));
     }
 
-    /// Returns how many locks clients and operations of a target have, or wait for.
-    fn locks_of(&self, target: TargetId, listed: &Listed, is_wanted: Wanted<'_>) -> Option<Named> {
+    /// Returns how many locks clients and operations of a target have or wait for, and how many of these they have.
+    fn locks_of(&self, target: TargetId, listed: &Listed, is_wanted: Wanted<'_>) -> Vec<Named> {
         let Device { name, uuid, .. } = &listed.device;
         let space = match &listed.service {
             Service::Mgs(_) => name.clone(),
             Service::Mdt(_) => format!("mdt-{uuid}"),
             Service::Ost(_) => format!("filter-{uuid}"),
         };
-        let name = ["ldlm", "namespaces", &space, "lock_count"].map(str::to_owned).to_vec();
+        let named = |file: &[&str]| {
+            let parts = ["ldlm", "namespaces", &space].into_iter().chain(file.iter().copied());
+            parts.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let all = named(&["lock_count"]);
+        let granted = named(&["pool", "granted"]);
+        let (with_all, with_granted) = (is_wanted(&all), is_wanted(&granted));
+        if !with_all && !with_granted {
+            return Vec::new();
+        }
         // A node that has failed has no locks.
-        let count = || self.running.call(move |targets, _| targets.locks_of(target)).ok();
-        is_wanted(&name).then(count).flatten().map(|count| (name, format!("{count}\n")))
+        let Ok(counts) = self.running.call(move |targets, _| targets.locks_of(target)) else {
+            return Vec::new();
+        };
+        let all = with_all.then(|| (all, counts.0 + counts.1));
+        let granted = with_granted.then_some((granted, counts.0));
+        all.into_iter().chain(granted).map(|(name, count)| (name, format!("{count}\n"))).collect()
     }
 
     /// Returns the exports of a target by the nodes of its clients.

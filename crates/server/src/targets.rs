@@ -245,14 +245,28 @@ impl Targets {
         self.targets.values().map(|entry| entry.locks.len()).sum()
     }
 
-    /// The same of one target.
-    pub(crate) fn locks_of(&self, target: TargetId) -> usize {
-        self.targets.get(&target).map_or(0, |entry| entry.locks.len())
+    /// Returns how many locks of a target are granted, and how many wait.
+    pub(crate) fn locks_of(&self, target: TargetId) -> (usize, usize) {
+        self.targets.get(&target).map_or((0, 0), |entry| {
+            let waiting = entry.locks.waiting_len();
+            (entry.locks.len() - waiting, waiting)
+        })
     }
 
-    /// Returns how many operations of requests of a target are under way.
-    pub(crate) fn in_hand(&self, target: TargetId) -> usize {
-        self.requests.values().filter(|(_, request)| request.target == target).count()
+    /// Returns of each target how many operations of its requests are under way.
+    pub(crate) fn in_hand(&self) -> BTreeMap<TargetId, usize> {
+        count(self.requests.values().map(|(_, request)| request.target))
+    }
+
+    /// Returns of each target how many clients are connected, also other targets.
+    pub(crate) fn clients(&self) -> BTreeMap<TargetId, usize> {
+        let connected = self.server.exports().iter().filter(|(_, one)| one.is_connected());
+        count(connected.map(|(_, one)| one.target))
+    }
+
+    /// Returns of each target how many of its requests wait to be executed.
+    pub(crate) fn queued(&self) -> BTreeMap<TargetId, usize> {
+        count(self.server.queued())
     }
 
     /// Checks the invariants of all tables.
@@ -548,4 +562,13 @@ impl fmt::Debug for TargetsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TargetsConfig of a {:?}", self.kind)
     }
+}
+
+/// Returns how often each target is among these.
+fn count(targets: impl Iterator<Item = TargetId>) -> BTreeMap<TargetId, usize> {
+    let mut counts = BTreeMap::new();
+    for target in targets {
+        *counts.entry(target).or_default() += 1;
+    }
+    counts
 }

@@ -8,7 +8,7 @@ use crate::sample::{Connection, Counter, Target};
 pub type Parameter = (Vec<String>, String);
 
 /// The patterns of the parameters of targets that are shown.
-pub const OF_TARGETS: [&str; 8] = [
+pub const OF_TARGETS: [&str; 9] = [
     "obdfilter.*.stats",
     "mdt.*.md_stats",
     "obdfilter.*.kbytestotal",
@@ -17,6 +17,7 @@ pub const OF_TARGETS: [&str; 8] = [
     "obdfilter.*.filesfree",
     "obdfilter.*.tot_granted",
     "ldlm.namespaces.*.lock_count",
+    "ldlm.namespaces.*.pool.granted",
 ];
 
 /// The patterns of the parameters of mounts that are shown.
@@ -34,12 +35,16 @@ pub fn describe(targets: &mut [Target], parameters: &[Parameter]) {
     for (name, text) in parameters {
         let parts: Vec<&str> = name.iter().map(String::as_str).collect();
         let number = || text.trim().parse::<u64>().unwrap_or(0);
-        if let ["ldlm", "namespaces", space, "lock_count"] = parts[..] {
+        if let ["ldlm", "namespaces", space, ref file @ ..] = parts[..] {
             // That of an MGS has its name.
             let named = space.strip_prefix("mdt-").or(space.strip_prefix("filter-"));
             let named = named.and_then(|uuid| uuid.strip_suffix("_UUID")).unwrap_or(space);
             let own = targets.iter_mut().find(|one| one.name == named);
-            own.into_iter().for_each(|one| one.locks = Some(number()));
+            match (own, file) {
+                (Some(own), ["lock_count"]) => own.locks = Some(number()),
+                (Some(own), ["pool", "granted"]) => own.locks_granted = Some(number()),
+                _ => {}
+            }
             continue;
         }
         let [_, device, file] = parts[..] else { continue };
@@ -151,6 +156,7 @@ mod tests {
                 of("obdfilter/lv-OST0000/kbytestotal", "1024\n"),
                 of("obdfilter/lv-OST0000/kbytesavail", "many\n"),
                 of("ldlm/namespaces/filter-lv-OST0000_UUID/lock_count", "12\n"),
+                of("ldlm/namespaces/filter-lv-OST0000_UUID/pool/granted", "10\n"),
                 of("ldlm/namespaces/filter-xlv-OST0000_UUID/lock_count", "13\n"),
                 of("ldlm/namespaces/mdt-lv-MDT0000_UUID/lock_count", "14\n"),
                 of("ldlm/namespaces/MGS/lock_count", "15\n"),

@@ -151,7 +151,9 @@ values! {
         files_free: u64,
         /// Bytes that clients may write without asking.
         granted: u64,
+        /// Those that are granted and those that wait.
         locks: Option<u64>,
+        locks_granted: Option<u64>,
     }
     /// The connection of a mount to a target.
     Connection {
@@ -177,6 +179,13 @@ impl Latency {
         let samples = self.samples.checked_sub(before.samples).filter(|samples| *samples > 0)?;
         let sum = self.sum_nsec.checked_sub(before.sum_nsec)?;
         Some(sum as f64 / samples as f64 / 1e3)
+    }
+}
+
+impl Target {
+    /// Returns how many locks wait; `None` if that is not known.
+    pub fn locks_waiting(&self) -> Option<u64> {
+        Some(self.locks?.saturating_sub(self.locks_granted?))
     }
 }
 
@@ -278,7 +287,8 @@ impl Sample {
             }
         }
         let locks = self.connections.iter_mut().map(|one| &mut one.locks);
-        let of_targets = self.targets.iter_mut().map(|one| &mut one.locks);
+        let of_targets =
+            self.targets.iter_mut().flat_map(|one| [&mut one.locks, &mut one.locks_granted]);
         locks.chain(of_targets).flatten().for_each(|number| *number = (*number).min(most));
     }
 }

@@ -8,7 +8,7 @@ use fulmar_text::{
 
 use crate::figure::{of_connection, of_target, rpc_time};
 use crate::rates::{Pair, bytes, mean, operations};
-use crate::sample::{Connection, HEALTH_BEST, Peer, Target};
+use crate::sample::{Connection, HEALTH_BEST, Latency, Peer, Target};
 use crate::view::{Mark, Row, Table};
 
 /// The most operations of targets that are shown: those that are executed most often.
@@ -57,63 +57,79 @@ fn row(mark: Mark, cells: impl IntoIterator<Item = String>) -> Row {
     Row { mark, cells: cells.into_iter().collect() }
 }
 
+/// The columns of what interfaces and NIDs of peers have in common.
+const OF_TRAFFIC: [&str; 8] = [
+    ">health",
+    ">credits",
+    ">least",
+    ">sent/s",
+    ">received/s",
+    ">dropped/s",
+    ">failures/s",
+    ">GET to REPLY",
+];
+
+/// What interfaces and NIDs of peers have in common.
+struct Traffic<'a> {
+    health: u64,
+    credits: [i64; 3],
+    counters: [u64; 4],
+    round_trips: &'a Latency,
+}
+
+/// Borrows that of an interface or a NID.
+macro_rules! traffic {
+    ($one:expr) => {
+        Traffic {
+            health: $one.health,
+            credits: [$one.credits, $one.credits_max, $one.credits_min],
+            counters: [$one.sent, $one.received, $one.dropped, $one.failures],
+            round_trips: &$one.round_trips,
+        }
+    };
+}
+
+impl Traffic<'_> {
+    /// Returns the cells of its columns.
+    fn cells(&self, pair: &Pair<'_>, before: Option<Traffic<'_>>) -> [String; 8] {
+        let [credits, most, least] = self.credits;
+        let changed = |n: usize| {
+            rate(pair.rate(before.as_ref().map(|before| before.counters[n]), self.counters[n]))
+        };
+        let round_trip = before.as_ref().and_then(|one| self.round_trips.since(one.round_trips));
+        [
+            self.health.to_string(),
+            of_most(credits, most),
+            least.to_string(),
+            changed(0),
+            changed(1),
+            changed(2),
+            changed(3),
+            time(round_trip),
+        ]
+    }
+}
+
 fn interfaces(pair: &Pair<'_>) -> Table {
-    let columns = [
-        "NID",
-        "device",
-        "state",
-        ">health",
-        ">credits",
-        ">least",
-        ">sent/s",
-        ">received/s",
-        ">dropped/s",
-        ">failures/s",
-        ">GET to REPLY",
-    ];
+    let columns = [&["NID", "device", "state"][..], &OF_TRAFFIC].concat();
     let mut table = Table::new("Interfaces", &columns);
     for one in &pair.now.interfaces {
-        let before = pair.interface(&one.nid);
         let mark = match one {
             one if !one.is_up => Mark::Bad,
             one if one.health < HEALTH_BEST || one.credits < 0 => Mark::Warn,
             _ => Mark::Plain,
         };
-        let round_trip = before.and_then(|before| one.round_trips.since(&before.round_trips));
-        table.rows.push(row(
-            mark,
-            [
-                one.nid.clone(),
-                one.device.clone(),
-                if one.is_up { "up" } else { "down" }.to_owned(),
-                one.health.to_string(),
-                of_most(one.credits, one.credits_max),
-                one.credits_min.to_string(),
-                rate(pair.rate(before.map(|one| one.sent), one.sent)),
-                rate(pair.rate(before.map(|one| one.received), one.received)),
-                rate(pair.rate(before.map(|one| one.dropped), one.dropped)),
-                rate(pair.rate(before.map(|one| one.failures), one.failures)),
-                time(round_trip),
-            ],
-        ));
+        let state = if one.is_up { "up" } else { "down" }.to_owned();
+        let before = pair.interface(&one.nid).map(|before| traffic!(before));
+        let cells = traffic!(one).cells(pair, before);
+        let own = [one.nid.clone(), one.device.clone(), state];
+        table.rows.push(row(mark, own.into_iter().chain(cells)));
     }
     table
 }
 
 fn peers(pair: &Pair<'_>) -> Table {
-    let columns = [
-        "NID",
-        "peer",
-        ">health",
-        ">credits",
-        ">least",
-        ">queued",
-        ">sent/s",
-        ">received/s",
-        ">dropped/s",
-        ">failures/s",
-        ">GET to REPLY",
-    ];
+    let columns = [&["NID", "peer", ">queued"][..], &OF_TRAFFIC].concat();
     let mut table = Table::new("Peers", &columns);
     let mut all: Vec<&Peer> = pair.now.peers.iter().collect();
     let busy = |one: &Peer| {
@@ -122,25 +138,11 @@ fn peers(pair: &Pair<'_>) -> Table {
     };
     all.sort_by_cached_key(|one| (mark_of_peer(one), Reverse(busy(one)), one.nid.clone()));
     for one in all {
-        let before = pair.peer(&one.nid);
-        let round_trip = before.and_then(|before| one.round_trips.since(&before.round_trips));
         let primary = if one.primary == one.nid { UNKNOWN } else { &one.primary };
-        table.rows.push(row(
-            mark_of_peer(one),
-            [
-                one.nid.clone(),
-                primary.to_owned(),
-                one.health.to_string(),
-                of_most(one.credits, one.credits_max),
-                one.credits_min.to_string(),
-                size(one.queued_bytes),
-                rate(pair.rate(before.map(|one| one.sent), one.sent)),
-                rate(pair.rate(before.map(|one| one.received), one.received)),
-                rate(pair.rate(before.map(|one| one.dropped), one.dropped)),
-                rate(pair.rate(before.map(|one| one.failures), one.failures)),
-                time(round_trip),
-            ],
-        ));
+        let before = pair.peer(&one.nid).map(|before| traffic!(before));
+        let cells = traffic!(one).cells(pair, before);
+        let own = [one.nid.clone(), primary.to_owned(), size(one.queued_bytes)];
+        table.rows.push(row(mark_of_peer(one), own.into_iter().chain(cells)));
     }
     let (known, shown) = (pair.now.peers_known, pair.now.peers.len() as u64);
     table.note = (known > shown).then(|| {
@@ -236,6 +238,7 @@ fn targets(pair: &Pair<'_>) -> Table {
         ">RPCs",
         ">queued",
         ">locks",
+        ">waiting",
         ">read",
         ">written",
         ">operations/s",
@@ -263,7 +266,9 @@ fn targets(pair: &Pair<'_>) -> Table {
                 grouped(one.clients),
                 grouped(one.in_hand),
                 grouped(one.queued),
-                or_unknown(one.locks, grouped),
+                // A node of another release says only how many there are.
+                or_unknown(one.locks_granted.or(one.locks), grouped),
+                or_unknown(one.locks_waiting(), grouped),
                 moved(bytes(pair, both, "read_bytes")),
                 moved(bytes(pair, both, "write_bytes")),
                 rate(operations(pair, both)),

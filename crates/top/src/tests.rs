@@ -131,7 +131,8 @@ fn targets_and_mounts_have_rates_of_their_own() {
             clients: 3,
             in_hand: 2,
             queued: 1,
-            locks: Some(7),
+            locks: Some(9),
+            locks_granted: Some(7),
             ..Target::default()
         };
         let connection = Connection {
@@ -161,7 +162,11 @@ fn targets_and_mounts_have_rates_of_their_own() {
     assert_eq!(operations.rows[1].cells, ["lv-OST0000", "read_bytes", "1", "1 MiB"]);
     let targets = table("Targets").unwrap();
     assert_eq!(targets.rows[0].mark, Mark::Warn, "2 % are free");
-    assert_eq!(targets.rows[0].cells[3..7], ["3", "2", "1", "7"], "clients, RPCs, queued, locks");
+    assert_eq!(
+        targets.rows[0].cells[3..8],
+        ["3", "2", "1", "7", "2"],
+        "clients, RPCs, queued, locks"
+    );
     assert_eq!(table("Mounts").unwrap().rows[0].cells[4..7], ["3", "4", "51 ms"]);
 }
 

@@ -276,7 +276,7 @@ impl Scrape {
 impl Scrape {
     fn targets(&self, out: &mut Out<'_>) -> fmt::Result {
         let labels = |one: &Target| vec![("target", one.name.clone())];
-        let gauges: [Gauge<Target>; 6] = [
+        let gauges: [Gauge<Target>; 7] = [
             ("fulmar_target_served", "1 if the target is served.", |one| {
                 one.error.is_none().into()
             }),
@@ -289,6 +289,9 @@ impl Scrape {
             }),
             ("fulmar_target_locks", "Locks that are granted or waited for.", |one| {
                 one.locks.unwrap_or(0) as i64
+            }),
+            ("fulmar_target_locks_waiting", "Locks that are waited for.", |one| {
+                one.locks_waiting().unwrap_or(0) as i64
             }),
             ("fulmar_target_granted_bytes", "What clients may write without asking.", |one| {
                 one.granted as i64

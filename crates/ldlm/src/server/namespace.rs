@@ -166,6 +166,11 @@ impl Namespace {
         self.outputs.pop_front()
     }
 
+    /// Returns how many locks wait.
+    pub fn waiting_len(&self) -> usize {
+        self.exports.iter().map(|(_, export)| export.waiting as usize).sum()
+    }
+
     /// Returns how many locks there are, granted and waiting.
     pub fn len(&self) -> usize {
         self.locks.len() as usize

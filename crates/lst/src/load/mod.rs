@@ -78,6 +78,7 @@ fn fail(command: &str, failure: &Failure) -> Status {
 }
 
 fn measure_once(connect: &Connect<'_>, args: &RunArgs) -> Result<Status, Failure> {
+    args.check_grid().map_err(Failure::Invalid)?;
     let cell = args.cell(Point::default()).map_err(Failure::Invalid)?;
     let (mut console, clock) = begin(connect)?;
     let mut live = Live::on_stderr(args.progress);
@@ -99,7 +100,7 @@ fn measure_grid(connect: &Connect<'_>, args: &RunArgs, grid: &Grid) -> Result<St
     let cells = cells.map_err(Failure::Invalid)?;
     let (mut console, clock) = begin(connect)?;
     let mut live = Live::on_stderr(args.progress);
-    let sweep = Sweep::measure(&mut console, &clock, &cells, args.repeats, &mut live);
+    let sweep = Sweep::measure(&mut console, &clock, &cells, args.repeats(), &mut live);
     live.clear();
     // A failure without any result is reported as an error, not as a table.
     if sweep.failure.is_none() || sweep.has_figures() {

@@ -55,12 +55,11 @@ pub(crate) struct RunArgs {
     /// A..B+S adds
     #[arg(long, value_name = "GRID")]
     sweep: Option<Grid>,
-    /// How often to measure each point of the grid
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "sweep",
-        value_parser = clap::value_parser!(u32).range(1..=REPEATS_MAX))]
-    pub(super) repeats: u32,
+    /// How often to measure each point of the grid [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=REPEATS_MAX))]
+    repeats: Option<u32>,
     /// Print a Markdown table of the mean MB/s, with a row for each size
-    #[arg(long, requires = "sweep", conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(super) markdown: bool,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
@@ -182,6 +181,28 @@ impl RunArgs {
             warmup: self.warmup,
             force: self.force,
         })
+    }
+
+    /// Returns how often each point of the grid is measured.
+    pub(super) fn repeats(&self) -> u32 {
+        self.repeats.unwrap_or(3)
+    }
+
+    /// Checks that options for a grid have one.
+    ///
+    /// # Errors
+    /// What to do about one that has none.
+    pub(super) fn check_grid(&self) -> Result<(), String> {
+        let [option, what] = match self {
+            Self { sweep: Some(_), .. } => return Ok(()),
+            Self { repeats: Some(_), .. } => ["--repeats", "measures each point of a grid again"],
+            Self { markdown: true, .. } => ["--markdown", "prints the table of a grid"],
+            _ => return Ok(()),
+        };
+        Err(format!(
+            "{option} {what}, and there is none: add --sweep, such as --sweep concurrency=1..16x2, \
+             or leave {option} out"
+        ))
     }
 
     /// Returns the grid, if there is one.

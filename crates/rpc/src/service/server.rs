@@ -257,11 +257,11 @@ impl Server {
         self.partitions.get(partition).map(|partition| &partition.stats)
     }
 
-    /// Returns how many requests of the clients of a target wait until they are executed.
-    pub fn queued(&self, target: TargetId) -> usize {
+    /// Returns the target of each request of a client that waits until it is executed.
+    pub fn queued(&self) -> impl Iterator<Item = TargetId> {
         let waiting = self.partitions.iter().flat_map(|partition| partition.queue.iter());
         let exports = waiting.filter_map(|id| self.exports.get(self.requests.get(id.0)?.export?));
-        exports.filter(|export| export.target == target).count()
+        exports.map(|export| export.target)
     }
 
     pub(super) fn remove_export(&mut self, handle: Handle, why: Eviction) -> bool {

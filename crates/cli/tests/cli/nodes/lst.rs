@@ -237,6 +237,10 @@ fn one_command_measures_a_path() {
     let (status, _, err) =
         a.run("lst run --from 127.0.0.2@tcp --to 127.0.0.3@tcp brw write --size 2M");
     assert_eq!(status, 2, "{err}");
+    for option in ["--repeats 2", "--markdown"] {
+        let (status, _, err) = a.run(&format!("lst run {ends} {option} ping"));
+        assert!(status == 2 && err.contains("add --sweep, such as"), "{status} {err}");
+    }
 }
 
 #[test]

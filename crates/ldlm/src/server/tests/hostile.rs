@@ -87,9 +87,11 @@ fn locks_and_waiting_locks_of_a_client_are_limited() {
     assert_eq!(world.enqueue(2, range(Modes::PW, 0, 9), NONE).0, full);
     world.waits(3, range(Modes::PW, 0, 9));
     assert_eq!(world.enqueue(3, range(Modes::PW, 0, 9), NONE).0, full);
+    assert_eq!((world.namespace.len(), world.namespace.waiting_len()), (7, 3));
     // Others are served.
     world.granted(4, next(Modes::PW));
     world.disconnect_all();
+    assert_eq!(world.namespace.waiting_len(), 0);
     world.namespace.is_idle().unwrap();
 }
 
