@@ -78,7 +78,6 @@ fn fail(command: &str, failure: &Failure) -> Status {
 }
 
 fn measure_once(connect: &Connect<'_>, args: &RunArgs) -> Result<Status, Failure> {
-    args.check_grid().map_err(Failure::Invalid)?;
     let cell = args.cell(Point::default()).map_err(Failure::Invalid)?;
     let (mut console, clock) = begin(connect)?;
     let mut live = Live::on_stderr(args.progress);

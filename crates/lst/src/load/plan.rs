@@ -154,6 +154,7 @@ impl RunArgs {
     /// # Errors
     /// Why the request is invalid.
     pub(super) fn cell(&self, point: Point) -> Result<Cell, String> {
+        self.check_grid()?;
         let flow = Flow {
             from: nids("--from", &self.from, NODES_MAX)?,
             to: nids("--to", &self.to, NODES_MAX)?,
@@ -192,7 +193,7 @@ impl RunArgs {
     ///
     /// # Errors
     /// What to do about one that has none.
-    pub(super) fn check_grid(&self) -> Result<(), String> {
+    fn check_grid(&self) -> Result<(), String> {
         let [option, what] = match self {
             Self { sweep: Some(_), .. } => return Ok(()),
             Self { repeats: Some(_), .. } => ["--repeats", "measures each point of a grid again"],
