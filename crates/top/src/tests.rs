@@ -151,7 +151,7 @@ fn targets_and_mounts_have_rates_of_their_own() {
         (Quantity::Operations, "5/s"),
         (Quantity::RpcsInFlight, "3"),
         (Quantity::RpcTime, "51 ms"),
-        (Quantity::Locks, "7"),
+        (Quantity::Locks, "9"),
     ] {
         assert_eq!(figure(&model, quantity).as_deref(), Some(text), "{quantity:?}");
     }
