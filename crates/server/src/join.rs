@@ -50,16 +50,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// When something that is missing is looked for again, at first and at the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_secs(5);
-/// NIDs with a comma between them.
-struct Joined<'a>(&'a [Nid]);
-
-impl fmt::Display for Joined<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let comma = |n| if n > 0 { "," } else { "" };
-        self.0.iter().enumerate().try_for_each(|(n, nid)| write!(f, "{}{nid}", comma(n)))
-    }
-}
-
 /// The room for the reply to a registration.
 const REPLY: usize = 8192;
 
@@ -354,8 +344,11 @@ impl Joiner {
         if own.is_empty() {
             return Err(Missing::Nids);
         }
-        let (at, nids) = (self.address(), Joined(&own));
-        traced::configured(self.label.name(), format_args!("registers at {at} with {nids}"));
+        let nids = own.iter().map(Nid::to_string).collect::<Vec<_>>().join(",");
+        traced::configured(
+            self.label.name(),
+            format_args!("registers at {} with {nids}", self.address()),
+        );
         let request = self.registration(flags | TargetFlags::OPC_REG, 0, &own);
         session.call(mgs, request).map_err(Missing::Registration)?;
         Ok(())

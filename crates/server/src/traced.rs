@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fulmar_ldlm::server::{Callback, Enqueue};
-use fulmar_lustre_wire::ldlm::{LockDesc, LockReply, LockRequest};
+use fulmar_lustre_wire::ldlm::{LockReply, LockRequest};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 use fulmar_rpc::service::Request;
 use tracing::{debug, trace};
@@ -28,16 +28,6 @@ impl fmt::Display for Named<'_> {
             Some(job) if !job.is_empty() => write!(f, " for {job}"),
             _ => Ok(()),
         }
-    }
-}
-
-/// A lock: `PR IBITS lock on [0x200000401:0x1:0x0].0x0`.
-struct Lock<'a>(&'a LockDesc);
-
-impl fmt::Display for Lock<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(LockDesc { resource, requested, .. }) = self;
-        write!(f, "{requested:?} {:?} lock on {}", resource.kind, resource.id)
     }
 }
 
@@ -73,13 +63,13 @@ impl fmt::Display for Outcome {
 pub(crate) fn wanted(target: &str, enqueue: &Enqueue) {
     let lock = &enqueue.lock;
     let handle = lock.handles.first().copied().unwrap_or_default();
-    let asked = Lock(&lock.lock);
+    let asked = lock.lock;
     trace!(target: LOCKS, "{target}: a client wants a {asked}, its handle {handle}");
 }
 
 /// It has been told what it gets.
 pub(crate) fn told(target: &str, status: Status, reply: &LockReply) {
-    let (lock, handle) = (Lock(&reply.lock), reply.handle);
+    let (lock, handle) = (reply.lock, reply.handle);
     match (status.errno(), reply.lock.granted.0) {
         (None, _) if handle == Handle::default() => {
             trace!(target: LOCKS, "{target}: no lock is given: {status}");
@@ -92,7 +82,7 @@ pub(crate) fn told(target: &str, status: Status, reply: &LockReply) {
 
 /// A client is called about its lock.
 pub(crate) fn called(target: &str, callback: &Callback) {
-    let (kind, lock) = (callback.kind, Lock(&callback.lock.lock));
+    let (kind, lock) = (callback.kind, callback.lock.lock);
     let handle = callback.lock.handles.first().copied().unwrap_or_default();
     trace!(target: LOCKS, "{target}: {kind:?} callback for a {lock}, the client's handle {handle}");
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::{DebugDump, DebugMark, Operation};
+use fulmar_control::api::{CallError, DebugDump, DebugMark, Operation};
 use fulmar_control::masks::Masks;
 use fulmar_control::show::exit;
 
@@ -65,8 +65,8 @@ fn dump(file: Option<&Path>, context: &Context) -> Ran {
     let mounts = mounted::with_log(context);
     let mut lines = match context.client.call(&DebugDump { discard: false }) {
         Ok(dumped) => dumped.lines,
-        Err(error) if mounts.is_empty() => return Err(failed(error)),
-        Err(_) => Vec::new(),
+        Err(CallError::NoNode { .. }) if !mounts.is_empty() => Vec::new(),
+        Err(error) => return Err(failed(error)),
     };
     lines.extend(mounts.iter().flat_map(|mount| mounted::take_log(mount)));
     // The times have the same length.
@@ -114,7 +114,7 @@ fn write<R: Operation>(text: &str, request: &R, context: &Context) -> Ran {
     }
     match context.client.call(request) {
         Ok(_) => Ok(0),
-        Err(_) if !mounts.is_empty() => Ok(0),
+        Err(CallError::NoNode { .. }) if !mounts.is_empty() => Ok(0),
         Err(error) => Err(failed(error)),
     }
 }

@@ -81,7 +81,7 @@ impl Context {
         let inode = core.mounts.get(&self.mount)?.inodes.get(&fid)?;
         let value = match text {
             ACL_ACCESS => Some(inode.has_attributes().then_some(&inode.acl)?),
-            // It is kept by others with the attributes.
+            // Who asks keeps it as long as the attributes, so it is told only under their lock.
             ACL_DEFAULT if !inode.has_attributes() => return None,
             _ if is_cached(text) => inode.xattrs.as_ref()?.get(&Name::new(text)?),
             _ => return None,

@@ -71,8 +71,12 @@ impl Context {
         let set = self.set_on_mdt(caller, fid, &change, now);
         let asks = known.is_none() && change.size.is_none() && self.is_regular(fid);
         // The size after the change is that of the objects. Who needs the layout asks again, and gets the error.
-        let ask = async { if asks { self.layout(caller, fid).await.err() } else { None } };
-        let (set, _) = join(set, ask).await;
+        let ask = async {
+            if asks {
+                let _ = self.layout(caller, fid).await;
+            }
+        };
+        let (set, ()) = join(set, ask).await;
         let (body, is_whole) = set?;
         let mut layout = known.filter(|_| change.size.is_none());
         if is_regular(body.mode) {

@@ -71,9 +71,8 @@ impl fmt::Display for Locks<'_> {
                 })
             }
             _ => {
-                let (mode, resource) = (request.lock.requested, &request.lock.resource);
                 let handle = request.handles.first().copied().unwrap_or_default();
-                write!(f, "a {mode:?} {:?} lock on {}, handle {handle}", resource.kind, resource.id)
+                write!(f, "a {}, handle {handle}", request.lock)
             }
         }
     }

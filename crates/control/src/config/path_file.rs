@@ -224,28 +224,12 @@ impl PathFile {
                 }
             }
         }
-        let one_of = |list: Option<&'_ Node<'_>>, key: &str, example: &str| {
-            let is_empty = list.map_or(Ok(true), |list| list.items(key).map(<[_]>::is_empty))?;
-            let place = list.map_or(source.whole(), Node::place);
-            let help = format!("add \"{key}:\" with one, as {example}");
-            match is_empty {
-                true => Err(place.error(format!("the file has no {key}")).with_help(help)),
-                false => Ok(()),
-            }
-        };
-        one_of(
-            all_nodes,
-            "nodes",
-            "\"- {name: clients, interfaces: [{site: east, rate: 1Gbit}]}\"",
-        )?;
-        one_of(loads, "loads", "\"- {test: read, from: clients, to: servers}\"")?;
-        if let Some(list) = all_nodes {
-            let sites = file.sites();
-            file.nodes = groups(list, &sites)?;
-        }
-        if let Some(list) = loads {
-            file.loads = each(list, "loads", |node| load(node, &file.nodes))?;
-        }
+        let example = "\"- {name: clients, interfaces: [{site: east, rate: 1Gbit}]}\"";
+        let all_nodes = not_empty(source, all_nodes, "nodes", example)?;
+        let example = "\"- {test: read, from: clients, to: servers}\"";
+        let loads = not_empty(source, loads, "loads", example)?;
+        file.nodes = groups(all_nodes, &file.sites())?;
+        file.loads = each(loads, "loads", |node| load(node, &file.nodes))?;
         Ok(file)
     }
 
@@ -253,6 +237,22 @@ impl PathFile {
     fn sites(&self) -> Vec<String> {
         self.links.iter().flat_map(|link| &link.between).cloned().collect()
     }
+}
+
+/// Returns a list that a file has to have, with one entry at least.
+fn not_empty<'a, 's>(
+    source: &Source,
+    list: Option<&'a Node<'s>>,
+    key: &str,
+    example: &str,
+) -> Result<&'a Node<'s>> {
+    let place = match list {
+        Some(list) if !list.items(key)?.is_empty() => return Ok(list),
+        Some(list) => list.place(),
+        None => source.whole(),
+    };
+    let help = format!("add \"{key}:\" with one, as {example}");
+    Err(place.error(format!("the file has no {key}")).with_help(help))
 }
 
 /// Returns the groups of nodes, whose names differ. Without links they are all at one site.
@@ -355,7 +355,6 @@ fn known_site(text: Text<'_>, sites: &mut Vec<String>) -> Result<String> {
     if sites.iter().any(|site| site == text.s) {
         return Ok(text.s.to_owned());
     }
-    sites.dedup();
     let known: Vec<&str> = sites.iter().map(String::as_str).collect();
     let error = text.error(format!("no link leads to the site \"{}\"", text.s));
     Err(error.with_help(format!("{} Or add a link to it", nearest(text.s, &known))))

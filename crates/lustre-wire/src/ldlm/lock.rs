@@ -1,5 +1,7 @@
 //! Descriptions of locks, requests and replies.
 
+use std::fmt;
+
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_flags, wire_struct};
 use serde::{Serialize, Serializer};
 
@@ -68,6 +70,14 @@ impl LockDesc {
     /// Returns the meaning of the policy.
     pub fn typed_policy(&self) -> TypedPolicy {
         self.policy.typed(self.resource.kind)
+    }
+}
+
+/// As `PR IBITS lock on [0x200000401:0x1:0x0].0x0`, in the mode that was requested.
+impl fmt::Display for LockDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, requested, .. } = self;
+        write!(f, "{requested:?} {:?} lock on {}", resource.kind, resource.id)
     }
 }
 
