@@ -33,9 +33,9 @@
 //! * TCP is steady: no slow start (about ten round trips after the first byte of a connection), and
 //!   losses only as far as `socket_buffer` includes their effect on the congestion control.
 //! * Pairs are equal and share fairly; routers take turns.
-//! * With more in flight than the capacity of the path, and less than twice as much, RPCs that
-//!   start together also meet on the line, and requests wait in its queue: up to a fifth is lost,
-//!   until noise separates them over hundreds of round trips. The simulator shows that.
+//! * With more in flight than the capacity of the path, and less than twice as much, RPCs of several
+//!   pairs meet on the line, and requests wait in its queue: up to a quarter is lost, at once if they
+//!   start together and otherwise after tens of round trips, and for hundreds. The simulator shows that.
 //! * With twice as many RPCs as credits that are held, writes through routers are up to an eighth below the prediction: a
 //!   router's two connections take turns, but neither in the order nor at the times that the model assumes.
 //! * Messages of several pairs that meet on an idle line each take longer: up to an eighth.

@@ -95,6 +95,6 @@ in LNet's queue and at the trunks, and this wait lengthens the time for which cr
 const QUEUES: &str = "\
 More than half of what the trunks carry, from clients that together can send faster: bursts of \
 several clients meet at the trunks and wait there, and RPCs that have waited together stay together. \
-This takes tens of round trips; until then the throughput is as the model says.";
+This begins after tens of round trips, and costs about a fifth for hundreds more.";
 const FEW: &str = "\
 One RPC per client back to back: while some RPCs wait for one trunk or cable, another is idle.";
