@@ -224,6 +224,8 @@ impl Mdt {
     /// If the store has ended or is full.
     pub fn recovered(&self, now: i64) -> Result<(), StoreError> {
         self.transactions.recovered(&self.store)?;
+        // Who keeps a file because of the recovery has its lock until that is done.
+        self.locks.iter().for_each(|lock| drop(lock.lock()));
         self.remove_orphans(now)
     }
 

@@ -68,10 +68,16 @@ impl Mdt {
         }
     }
 
-    /// Removes a file without a name, if nobody has it open.
+    /// Returns whether somebody has a file open, or has not replayed yet that he has: an open that was on disk has no turn
+    /// among the replays, and may come after those of other clients.
+    pub(crate) fn may_be_open(&self, fid: Fid) -> bool {
+        self.recovers() || self.opens().is_open(fid)
+    }
+
+    /// Removes a file without a name, if nobody may have it open.
     pub(crate) fn remove_orphan(&self, fid: Fid) -> Result<(), StoreError> {
         let _locked = self.lock(&[fid]);
-        if self.opens().is_open(fid) {
+        if self.may_be_open(fid) {
             return Ok(());
         }
         self.commit_own(|change| match change.inode(fid)? {

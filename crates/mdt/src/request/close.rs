@@ -109,7 +109,7 @@ impl Mdt {
         if !open.flags.has(OpenFlags::VOLATILE) && !self.opens().is_volatile(open.fid) {
             change.note_close(open, &before, &inode);
         }
-        let is_gone = is_last && inode.attributes.nlink == 0;
+        let is_gone = is_last && inode.attributes.nlink == 0 && !self.recovers();
         let body = if is_gone { body(open.fid, &inode, view) } else { MdtBody::default() };
         if inode != before {
             change.set(open.fid, inode)?;

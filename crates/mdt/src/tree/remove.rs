@@ -83,7 +83,7 @@ impl Change<'_> {
         }
     }
 
-    /// Takes a name from a file, and removes the file with its last one unless somebody has it open.
+    /// Takes a name from a file, and removes the file with its last one unless somebody may have it open.
     pub(super) fn drop_link(
         &mut self,
         fid: Fid,
@@ -101,7 +101,7 @@ impl Change<'_> {
         };
         self.set(fid, inode.clone())?;
         if inode.attributes.nlink == 0 {
-            match self.mdt.opens().is_open(fid) {
+            match self.mdt.may_be_open(fid) {
                 true => self.keep_orphan(fid),
                 false => self.remove(fid)?,
             }

@@ -4,7 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::ldlm::Disposition;
 use fulmar_lustre_wire::mdt::{AttrValid, MdtBody, OpenFlags, SetAttr, Valid};
-use fulmar_lustre_wire::message::MessageFlags;
+use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::{Fid, Handle};
 
 use crate::requests::{
@@ -70,6 +70,49 @@ fn removed_files_that_nobody_opens_again_go_after_the_recovery() {
     assert_eq!(objects.map(|object| rig.fates()[&object].destroyed), [1, 0]);
     rig.close(1, files[1], reopened.open_handle);
     assert_eq!(rig.fates()[&objects[1]].destroyed, 1);
+    rig.mdt.check().unwrap();
+}
+
+/// A client may replay an open only after what another one has replayed: it was on disk, and has no turn.
+#[test]
+fn no_file_goes_before_all_opens_are_replayed() {
+    let mut rig = Rig::new();
+    let names = ["unlinked", "closed", "evicted", "unused"];
+    let files = names.map(|name| rig.touch(&ROOT, (TOP, name)));
+    let objects = files.map(|file| rig.object(file).unwrap());
+    let mut opens = |client, n: usize| {
+        let mut again = open(&ROOT, (TOP, names[n]), files[n], OpenFlags::READ);
+        again.body.transno = rig.ask(client, &again).unwrap().transno();
+        again.body.flags = again.body.flags | MessageFlags::REPLAY;
+        again
+    };
+    let late = [0, 1, 2].map(|n| opens(1, n));
+    let early = [1, 2].map(|n| opens(2, n));
+    let mut last = 0;
+    for name in [names[1], names[2]] {
+        last = rig.must(&unlink(&ROOT, (TOP, name))).transno();
+    }
+    let store = rig.store.clone();
+    rig.restart(store);
+    let mut replay = |mut request: Message<'static>| {
+        last += 1;
+        request.body.transno = last;
+        request.body.flags = request.body.flags | MessageFlags::REPLAY;
+        request
+    };
+    let gone = [names[0], names[3]].map(|name| replay(unlink(&ROOT, (TOP, name))));
+    gone.iter().for_each(|request| drop(rig.ask(2, request).unwrap()));
+    let handles = early.map(|again| rig.ask(2, &again).unwrap().body().open_handle);
+    rig.ask(2, &replay(close(files[1], handles[0], SetAttr::default()))).unwrap();
+    rig.mdt.forget(Handle(2), NOW).unwrap();
+    let handles = late.map(|again| rig.must(&again).body().open_handle);
+    assert_eq!(objects.map(|object| rig.fates()[&object].destroyed), [0; 4]);
+    rig.mdt.recovered(NOW).unwrap();
+    assert_eq!(objects.map(|object| rig.fates()[&object].destroyed), [0, 0, 0, 1]);
+    for (file, handle) in files.into_iter().zip(handles) {
+        rig.close(1, file, handle);
+    }
+    assert_eq!(objects.map(|object| rig.fates()[&object].destroyed), [1; 4]);
     rig.mdt.check().unwrap();
 }
 
