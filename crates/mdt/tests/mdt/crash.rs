@@ -393,8 +393,9 @@ impl<'a> Run<'a> {
     }
 
     fn replay(&mut self, count: usize) {
-        let kept: Vec<Kept> = self.kept.iter().take(count).cloned().collect();
-        for kept in kept {
+        let mut left: Vec<Kept> = self.kept.iter().take(count).cloned().collect();
+        while !left.is_empty() {
+            let kept = left.remove(self.next_of(&left));
             self.replay_one(&kept);
             // The second time changes nothing. A handle would be another one.
             if !matches!(kept.op, Op::Open(..) | Op::Close(_)) && self.rng.one_in(3) {
@@ -404,6 +405,26 @@ impl<'a> Run<'a> {
                 self.totals.repeated += 1;
             }
             self.totals.replays += 1;
+        }
+    }
+
+    /// Returns which replay comes next. What was lost has its turn; an open that was on disk comes at any time before what its
+    /// client has lost.
+    fn next_of(&mut self, left: &[Kept]) -> usize {
+        let is_durable = |kept: &Kept| kept.transno <= self.told;
+        let open = left.iter().position(is_durable);
+        let turn = left.iter().position(|kept| !is_durable(kept)).filter(|&lost| {
+            !left.iter().any(|kept| is_durable(kept) && kept.client == left[lost].client)
+        });
+        match (turn, open) {
+            (Some(turn), Some(open)) => {
+                if self.rng.one_in(2) {
+                    turn
+                } else {
+                    open
+                }
+            }
+            (turn, open) => turn.or(open).expect("something is left"),
         }
     }
 
