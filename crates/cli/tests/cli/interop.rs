@@ -1,6 +1,5 @@
 //! The checks for real Lustre nodes and their file systems, run against Fulmar's.
 
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use fulmar_lnet_wire::{Net, Nid};
 use fulmar_net::{NiAddress, NiOptions, Node, Options, Runtime};
 use fulmar_socklnd::AcceptMode;
 
+use crate::mounts::turn;
 use crate::nodes::lab::{Lab, fulmar, ran};
 
 /// Unprivileged, so that the tests need not run as root.
@@ -145,10 +145,7 @@ fn mounts_of_different_file_systems_fail_the_checks() {
 
 #[test]
 fn our_own_servers_pass_every_check_of_a_file_system() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        let line = "NOT RUN: checks of a mount: they need root and /dev/fuse: run them with sudo";
-        return writeln!(std::io::stderr(), "\n{line}").unwrap();
-    }
+    let Some(_turn) = turn("checks of a mount") else { return };
     let lab = Lab::new("interop-files");
     let (networks, port) = ("tcp(127.0.0.59)", lab.port);
     let node = lab.up(59, &["fs", "--osts", "2", "--networks", networks]);

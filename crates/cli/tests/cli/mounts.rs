@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::nodes::lab::{Lab, Node, fulmar, ran};
@@ -16,17 +17,23 @@ struct Mounted {
     lab: Lab,
     directory: PathBuf,
     _servers: Node,
+    _turn: Turn,
 }
 
-/// Whether something can be mounted here; a NOT RUN line says if not.
-fn possible() -> bool {
-    let possible = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
-    if !possible {
-        let line = "NOT RUN: mounts: they need root and /dev/fuse: run them with sudo";
-        let mut errors = std::io::stderr();
-        writeln!(errors, "\n{line}").unwrap();
+/// The turn of a test that mounts something.
+pub(crate) type Turn = MutexGuard<'static, ()>;
+
+/// Waits until no other test has a mount; `None`, with a NOT RUN line, where nothing can be mounted.
+///
+/// A command of lctl reads and sets the parameters of all mounts of the machine, whose tests do not know each other.
+pub(crate) fn turn(what: &str) -> Option<Turn> {
+    static TURN: Mutex<()> = Mutex::new(());
+    if rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() {
+        return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
     }
-    possible
+    let line = format!("NOT RUN: {what}: they need root and /dev/fuse: run them with sudo");
+    writeln!(std::io::stderr(), "\n{line}").unwrap();
+    None
 }
 
 /// Whether something is mounted on a directory.
@@ -38,9 +45,7 @@ fn is_mounted(directory: &Path) -> bool {
 impl Mounted {
     /// Mounts a file system of the servers at 127.0.0.`host`; `None`, with a NOT RUN line, where that is not possible.
     fn start(name: &str, host: u8) -> Option<Self> {
-        if !possible() {
-            return None;
-        }
+        let turn = turn("mounts")?;
         let lab = Lab::new(name);
         let (port, nid) = (lab.port, format!("127.0.0.{host}@tcp"));
         let networks = format!("tcp(127.0.0.{host})");
@@ -56,7 +61,7 @@ impl Mounted {
         let words = format!("mount {nid}:/lv mount --port {port}");
         let done = ran(fulmar(&lab.path("")).args(words.split(' ')));
         assert_eq!(done, (0, String::new(), String::new()));
-        let mounted = Self { lab, directory, _servers: servers };
+        let mounted = Self { lab, directory, _servers: servers, _turn: turn };
         mounted.wait_for_objects("0");
         mounted.wait_for_objects("1");
         Some(mounted)
@@ -295,9 +300,7 @@ fn lfs_find_and_mkdir_work_on_a_mount() {
 
 #[test]
 fn a_file_system_is_mounted_where_it_is_served() {
-    if !possible() {
-        return;
-    }
+    let Some(_turn) = turn("mounts") else { return };
     let lab = Lab::new("up-mount");
     let directory = lab.path("mount");
     fs::create_dir(&directory).unwrap();
@@ -323,9 +326,7 @@ fn a_file_system_is_mounted_where_it_is_served() {
 
 #[test]
 fn servers_behind_a_router_are_mounted() {
-    if !possible() {
-        return;
-    }
+    let Some(_turn) = turn("mounts") else { return };
     let lab = Lab::new("routed-mount");
     let configure = |name: &str, networks: &str| {
         let routes = "tcp1 127.0.0.75@tcp; tcp 127.0.0.76@tcp1";
@@ -420,10 +421,7 @@ fn a_mount_has_a_debug_log_as_a_node() {
     let Some(mounted) = Mounted::start("debug-mount", 82) else { return };
     let lctl = |words: &str| mounted.output(&format!("lctl {words}"));
     let log = lctl("dk");
-    let process = |line: &str| line.split(':').nth(5).unwrap_or_default().to_owned();
-    let connected = log.lines().find(|line| line.ends_with("lv-MDT0000 at 127.0.0.82@tcp: Full"));
-    // Other tests have mounts, whose logs are read too.
-    let own = process(connected.unwrap_or_else(|| panic!("{log}")));
+    assert!(log.contains("lv-MDT0000 at 127.0.0.82@tcp: Full\n"), "{log}");
     let (last, count) = (log.lines().last().unwrap(), log.lines().count() - 1);
     assert_eq!(last, format!("Debug log: {count} lines, {count} kept, 0 dropped, 0 bad."));
     assert!(!log.contains(", took "), "{log}");
@@ -435,8 +433,6 @@ fn a_mount_has_a_debug_log_as_a_node() {
     fs::write(mounted.directory.join("file"), vec![7; 3_000_000]).unwrap();
     fs::File::open(mounted.directory.join("file")).unwrap().sync_all().unwrap();
     let log = lctl("dk");
-    let lines = log.lines().filter(|line| process(line) == own);
-    let log: String = lines.map(|line| line.to_owned() + "\n").collect();
     let place = |text: &str| log.find(text).unwrap_or_else(|| panic!("no {text}: {log}"));
     let marker = place("DEBUG MARKER: hello of a mount\n");
     let wanted = place("lv-MDT0000: LDLM_ENQUEUE of a ");
