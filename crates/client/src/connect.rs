@@ -111,6 +111,7 @@ pub(crate) fn of_mount(kind: TargetKind) -> ConnectData {
             let locks = ConnectFlags2::LOCK_CONVERT | ConnectFlags2::DOM_LVB;
             let flags2 = layouts | locks | ConnectFlags2::SUM_STATFS | ConnectFlags2::ASYNC_DISCARD;
             let flags2 = flags2 | ConnectFlags2::DIR_MIGRATE | ConnectFlags2::CRUSH;
+            let flags2 = flags2 | ConnectFlags2::BATCH_RPC;
             (names | rights | others, flags2, MDT_BRW_MAX)
         }
         TargetKind::Ost | TargetKind::Client => (F::MAXBYTES, ConnectFlags2::NONE, OST_BRW_MAX),

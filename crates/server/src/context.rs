@@ -65,6 +65,8 @@ pub struct LockWanted {
     pub mode: LockMode,
     /// The part of the resource.
     pub policy: Policy,
+    /// Whether it fails with EAGAIN if others have conflicting locks, and nobody is called back.
+    pub is_immediate: bool,
     /// Whether the holders of other locks drop their data: the object goes.
     pub discards_data: bool,
 }
@@ -101,8 +103,8 @@ impl Context {
     /// Waits for a lock of the operation itself. Clients that have conflicting ones are called back.
     ///
     /// # Errors
-    /// Why there is none: EINPROGRESS if too many wait, EAGAIN if only optional bits of an inode are wanted
-    /// and none is free, ENODEV if the target ends.
+    /// Why there is none: EINPROGRESS if too many wait, EAGAIN if it is not free and is wanted at once, or if only
+    /// optional bits of an inode are wanted and none is free, ENODEV if the target ends.
     pub async fn lock(&self, wanted: LockWanted) -> Result<Lock, Errno> {
         let (sender, waiting) = oneshot::channel();
         self.push(Command::Lock(wanted, sender));

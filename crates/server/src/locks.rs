@@ -96,8 +96,7 @@ impl Locks {
         self.last_local += 1;
         let cookie = self.last_local;
         self.locals.insert(cookie, waiting);
-        let LockWanted { resource, kind, mode, policy, discards_data } = wanted;
-        let is_immediate = false;
+        let LockWanted { resource, kind, mode, policy, is_immediate, discards_data } = wanted;
         self.namespace.handle_local_enqueue(
             now,
             LocalEnqueue { cookie, resource, kind, mode, policy, is_immediate, discards_data },

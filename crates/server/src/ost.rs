@@ -166,6 +166,7 @@ fn lock_of(request: &Request) -> Option<LockWanted> {
 }
 
 fn wanted(resource: ResourceId, mode: LockMode, extent: Extent) -> LockWanted {
-    let (kind, policy, discards_data) = (LockType::EXTENT, extent.into(), false);
-    LockWanted { resource, kind, mode, policy, discards_data }
+    let (kind, policy) = (LockType::EXTENT, extent.into());
+    let (is_immediate, discards_data) = (false, false);
+    LockWanted { resource, kind, mode, policy, is_immediate, discards_data }
 }

@@ -92,6 +92,10 @@ const CANCEL_MAX: u32 = 5 << 10;
 /// The longest requests to an OST, and those with data or many ranges, also to an MDT.
 const OST_MAX: u32 = 16 << 10;
 const OST_IO_MAX: u32 = 64 << 10;
+/// The longest batch without its bulk data, and how many are executed at the same time: each may have 1 MiB of requests,
+/// and as much of replies.
+const BATCH_MAX: u32 = 8 << 10;
+const BATCHES_MAX: u32 = 64;
 /// The longest requests to an MDT: with a layout, or an extended attribute.
 const MDT_MAX: u32 = 128 << 10;
 /// How many tenths of its usual window a target recovers: clients know from the management service
@@ -362,12 +366,14 @@ fn partitions_of(kind: TargetKind) -> Vec<PartitionConfig> {
     let objects = [portal::OST_REQUEST, portal::OST_CREATE, portal::SEQ_DATA];
     let sequences = [portal::SEQ_METADATA, portal::SEQ_CONTROLLER, portal::FLD_REQUEST];
     let metadata = [&[portal::MDS_REQUEST][..], &sequences].concat();
+    let batches = PartitionConfig::new("mdt_batch", &[portal::OUT], BATCH_MAX);
     let cancels = PartitionConfig::new("ldlm_cancel", &[portal::LDLM_CANCEL_REQUEST], CANCEL_MAX);
     let own = match kind {
         TargetKind::Mdt => vec![
             PartitionConfig::new("mdt", &metadata, MDT_MAX),
             PartitionConfig::new("mdt_readpage", &[portal::MDS_READPAGE], OST_MAX),
             // Operations that wait for locks do not keep data waiting that are written for them.
+            PartitionConfig { running_max: BATCHES_MAX, ..batches },
             PartitionConfig::new("mdt_io", &[portal::MDS_IO], OST_IO_MAX),
         ],
         TargetKind::Ost => vec![

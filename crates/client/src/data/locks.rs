@@ -15,6 +15,7 @@ use crate::files::request::{bits, resource};
 use crate::files::size::extent_resource;
 use crate::machine::context::{Acquired, Context};
 use crate::machine::enqueue::plain;
+use crate::machine::peer::Build;
 
 /// Locks are on whole pages, also those of servers with large ones. Spec: ptlrpc-ldlm-mgs §24.2.
 const PAGE: u64 = 4096;
@@ -60,7 +61,7 @@ impl Context {
             None => self.early(object.import, &[Covered { resource, mode, policy }]).await,
         };
         let wanted = Wanted { early, ..Wanted::new(resource, mode, policy) };
-        let acquired = self.acquire(object.import, wanted, Some(Box::new(plain))).await?;
+        let acquired = self.acquire(object.import, wanted, Some(Build::alone(plain))).await?;
         match object.is_on_mdt() {
             true => self.dom_lvb(object, &acquired).await?,
             false => drop(self.object_lvb(object.file, object.key(), &acquired)?),

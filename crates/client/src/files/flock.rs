@@ -7,6 +7,7 @@ use fulmar_lustre_wire::ldlm::{Flock, LockFlags, LockMode, LockType, ResourceDes
 
 use crate::machine::context::{Acquired, Context};
 use crate::machine::enqueue::plain;
+use crate::machine::peer::Build;
 
 /// What a process locks of a file. Locks of one owner replace each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl Context {
     ) -> Result<(), Errno> {
         let flags = if waits { LockFlags::NONE } else { LockFlags::BLOCK_NOWAIT };
         let (mdt, wanted) = (self.mdt(fid).await?, wanted(fid, lock.mode(), lock.policy(), flags));
-        self.acquire_until(mdt, wanted, Some(Box::new(plain)), ends).await.map(drop)
+        self.acquire_until(mdt, wanted, Some(Build::alone(plain)), ends).await.map(drop)
     }
 
     /// Unlocks a range of a file. One round trip.
@@ -82,7 +83,7 @@ impl Context {
         flags: LockFlags,
     ) -> Result<Acquired, Errno> {
         let (mdt, wanted) = (self.mdt(fid).await?, wanted(fid, mode, policy, flags));
-        self.acquire(mdt, wanted, Some(Box::new(plain))).await
+        self.acquire(mdt, wanted, Some(Build::alone(plain))).await
     }
 }
 

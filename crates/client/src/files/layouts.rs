@@ -18,6 +18,7 @@ use super::caller::Caller;
 use super::layout::FileLayout;
 use super::request::{bits, excludes, intent_room, resource};
 use crate::machine::context::Context;
+use crate::machine::peer::Build;
 
 /// How often a layout that the server is changing is asked for again.
 const TRIES: u64 = 60;
@@ -81,7 +82,7 @@ impl Context {
                 let request = Request::new(message, intent_room());
                 if changes { request.modifying() } else { request }
             };
-            let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
+            let acquired = self.acquire(mdt, wanted, Some(Build::alone(build))).await?;
             let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;
             match extra.result2 as i32 {
                 result if result == -Errno::EINPROGRESS.0 => {

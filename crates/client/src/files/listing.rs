@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fulmar_lustre_wire::{Fid, Name};
+use fulmar_rpc::client::ImportId;
 use futures_channel::oneshot;
 use futures_util::future::join_all;
 
@@ -88,6 +89,17 @@ impl Context {
                 }
             });
         }
+    }
+
+    /// Returns whether the request for a name may be sent together with others: it is looked up in advance, and so are
+    /// they.
+    pub(super) fn is_in_advance(&self, mdt: ImportId, parent: Fid, name: &Name) -> bool {
+        let core = self.core();
+        let Some(mount) = core.mounts.get(&self.mount) else { return false };
+        let is_looked_up = |place: &(Fid, Name)| mount.looking.contains_key(place);
+        !mount.looking.is_empty()
+            && is_looked_up(&(parent, name.clone()))
+            && core.takes_batches(mdt)
     }
 
     /// Returns a name of a directory which somebody caches: a change in the directory gives up the lock on it.

@@ -25,6 +25,7 @@ use super::layout::FileLayout;
 use super::request::{bits, body, ea_size, intent_room, name, resource};
 use super::shape::Shape;
 use crate::machine::context::{Acquired, Context};
+use crate::machine::peer::Build;
 
 /// What an intent has found.
 pub(crate) struct Found {
@@ -148,6 +149,7 @@ impl Context {
         name: &Name,
         group: Option<u32>,
     ) -> Result<Found, Errno> {
+        let in_batch = self.is_in_advance(mdt, parent, name);
         for attempt in 1..=TRIES {
             let policy = bits(InodeBits::UPDATE);
             let wanted = Wanted::new(resource(parent), LockMode::CR, policy).always();
@@ -168,7 +170,11 @@ impl Context {
                     .with(&NAME, &name);
                 Request::new(message, intent_room())
             };
-            let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
+            let build = match in_batch {
+                true => Build::in_batch(build),
+                false => Build::alone(build),
+            };
+            let acquired = self.acquire(mdt, wanted, Some(build)).await?;
             match self.take(acquired, true) {
                 Err(Errno::EINPROGRESS) => self.sleep(Duration::from_secs(attempt)).await,
                 taken => return taken,

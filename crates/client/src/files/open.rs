@@ -27,6 +27,7 @@ use super::request::{bits, excludes, name, open_room, record, resource};
 use super::stripes::Place;
 use crate::data::state::OpenKey;
 use crate::machine::context::Context;
+use crate::machine::peer::Build;
 use crate::machine::replay::set_old_handle;
 
 /// How a file is opened.
@@ -288,7 +289,7 @@ impl Context {
                 .with_bytes(&NEW_LAYOUT, layout);
             Request::new(message, open_room()).modifying().opening()
         };
-        let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
+        let acquired = self.acquire(mdt, wanted, Some(Build::alone(build))).await?;
         let found = self.take(acquired, false)?;
         self.opened(mdt, found, flags.has(OpenFlags::LOCK).then_some(caller))
     }

@@ -25,6 +25,7 @@ use super::size::extent_resource;
 use crate::data::object::{OBDO_LEN, described};
 use crate::machine::context::Context;
 use crate::machine::enqueue::plain;
+use crate::machine::peer::Build;
 
 /// What a reply has that tells all attributes on the MDT.
 pub(super) const ATTRIBUTES: Valid = Valid(
@@ -223,7 +224,7 @@ impl Context {
             let held = match is_past {
                 true => {
                     let wanted = Wanted::new(extent_resource(id), LockMode::PW, whole);
-                    let acquired = self.acquire(ost, wanted, Some(Box::new(plain))).await?;
+                    let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
                     self.object_lvb(fid, (ost, id), &acquired)?;
                     Some(acquired)
                 }

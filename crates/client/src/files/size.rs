@@ -16,6 +16,7 @@ use super::mount::Object;
 use super::request::{bits, resource};
 use crate::machine::context::{Acquired, Context};
 use crate::machine::enqueue::plain;
+use crate::machine::peer::Build;
 use crate::{follow, mounting};
 
 /// The size of a file, and the times of its objects.
@@ -139,7 +140,7 @@ impl Context {
                 wanted.with(LockFlags::HAS_INTENT)
             }
         };
-        let acquired = self.acquire(ost, wanted, Some(Box::new(plain))).await?;
+        let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
         self.object_lvb(fid, (ost, id), &acquired)
     }
 
@@ -195,7 +196,7 @@ impl Context {
         }
         let wanted = Wanted::new(resource(fid), LockMode::PR, bits(InodeBits::DOM));
         let wanted = wanted.with(LockFlags::HAS_INTENT).always();
-        let acquired = self.acquire(mdt, wanted, Some(Box::new(plain))).await?;
+        let acquired = self.acquire(mdt, wanted, Some(Build::alone(plain))).await?;
         let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;
         let lvb = OstLvb::decode(&extra.lvb, Order::Little).map_err(|_| Errno::EPROTO);
         // What this lock protects is not cached.

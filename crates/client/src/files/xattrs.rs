@@ -20,6 +20,7 @@ use super::request::{bits, body, body_room, given_up, record, resource};
 use super::special::Special;
 use crate::machine::context::Context;
 use crate::machine::enqueue::REPLY_LEN;
+use crate::machine::peer::Build;
 use crate::mounting::BODY_LEN;
 
 /// The access control list of a file is an attribute with this name.
@@ -203,7 +204,7 @@ impl Context {
             Request::new(message, len_with(&rooms))
         };
         let wanted = wanted.with(LockFlags::HAS_INTENT);
-        let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
+        let acquired = self.acquire(mdt, wanted, Some(Build::alone(build))).await?;
         let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;
         if extra.result2 < 0 {
             return Err(Errno((extra.result2 as i32).saturating_neg()));

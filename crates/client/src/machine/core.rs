@@ -24,6 +24,7 @@ use fulmar_rpc::timeouts::Limits;
 use fulmar_tasks::Task as Operation;
 use futures_channel::oneshot;
 
+use super::batch::PartOfBatch;
 use super::flush::Upcall;
 use super::peer::Peer;
 use super::told;
@@ -79,6 +80,7 @@ pub(super) enum Waiting {
     /// An operation; the memory of the bulk data.
     Operation(oneshot::Sender<Done>, Option<BufferId>),
     Enqueue(LockId),
+    Batch(Vec<PartOfBatch>),
     Convert(LockId),
     Replay(LockId),
     Cancel(CancelId),
@@ -346,6 +348,7 @@ impl Core {
         {
             self.lock_output(import, output);
         }
+        self.send_batches(import);
         match self.peers.get(&import).and_then(|peer| peer.locks.poll_timeout()) {
             Some(at) => self.deadlines.set(import, at),
             None => self.deadlines.clear(import),
@@ -368,6 +371,9 @@ impl Core {
                             None => {}
                         }
                         let _ = waiting.send(Done { result, moved });
+                    }
+                    Some(Waiting::Batch(parts)) => {
+                        self.batch_reply((import, request), parts, result)
                     }
                     Some(waiting) => self.lock_reply((import, request), waiting, result),
                     None => {}

@@ -13,7 +13,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
 
 use super::core::{Core, Waiting};
-use super::peer::{Enqueued, Outcome};
+use super::peer::{Build, Enqueued, Outcome};
 
 /// The length of a [`LockReply`](fulmar_lustre_wire::ldlm::LockReply).
 pub(crate) const REPLY_LEN: usize = 112;
@@ -27,9 +27,15 @@ impl Core {
             Output::Enqueue { lock, request } => {
                 let Some(peer) = self.peers.get_mut(&import) else { return };
                 let Some(wait) = peer.waits.get_mut(&lock) else { return };
-                let build = wait.build.take();
-                let request = build.map_or_else(|| plain(&request), |build| build(&request));
-                self.send(import, request, Waiting::Enqueue(lock));
+                let Some(Build { make, in_batch }) = wait.build.take() else {
+                    self.send(import, plain(&request), Waiting::Enqueue(lock));
+                    return;
+                };
+                let request = make(&request);
+                match in_batch {
+                    true => peer.batch.push((lock, request)),
+                    false => drop(self.send(import, request, Waiting::Enqueue(lock))),
+                }
             }
             Output::Granted { lock, covered, extra } => {
                 self.end(import, lock, Outcome::Granted(lock, *covered, *extra));
@@ -129,7 +135,7 @@ impl Core {
                 peer.locks.handle_converted(now, lock, reply);
             }
             Waiting::Cancel(id) => peer.locks.handle_cancelled(id, result.map(drop)),
-            Waiting::Operation(..) => {}
+            Waiting::Batch(..) | Waiting::Operation(..) => {}
         }
     }
 }

@@ -10,6 +10,7 @@
 //! handles its inputs; they have no thread, and no clock but the machine's. What an operation has begun
 //! goes on when nobody waits for it any more.
 
+mod batch;
 pub(crate) mod context;
 pub(crate) mod core;
 pub(crate) mod enqueue;

@@ -12,6 +12,7 @@ use fulmar_rpc::import::{Request, RequestId, State, Stats, TargetKind};
 use futures_channel::oneshot;
 
 use super::MountId;
+use super::batch::PartOfBatch;
 
 /// A target of a mount.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Peer {
     failure: Option<Errno>,
     /// The operations that wait for a lock.
     pub(super) waits: BTreeMap<LockId, LockWait>,
+    /// The requests that are sent together as soon as nobody has another one.
+    pub(super) batch: Vec<PartOfBatch>,
     pub(super) early: BTreeMap<EarlyId, oneshot::Sender<Vec<Handle>>>,
     pub(crate) shown: Shown,
     /// Who wants to know that the state has changed.
@@ -49,7 +52,22 @@ pub(crate) struct Shown {
 }
 
 /// Makes the request for a lock: its operation, and what else it needs besides the lock.
-pub(crate) type Build = Box<dyn FnOnce(&LockRequest) -> Request + Send>;
+pub(crate) struct Build {
+    pub(super) make: Box<dyn FnOnce(&LockRequest) -> Request + Send>,
+    pub(super) in_batch: bool,
+}
+
+impl Build {
+    /// The request is sent at once.
+    pub(crate) fn alone(make: impl FnOnce(&LockRequest) -> Request + Send + 'static) -> Self {
+        Self { make: Box::new(make), in_batch: false }
+    }
+
+    /// The request may be sent together with others of the same moment. It is an intent for attributes.
+    pub(crate) fn in_batch(make: impl FnOnce(&LockRequest) -> Request + Send + 'static) -> Self {
+        Self { make: Box::new(make), in_batch: true }
+    }
+}
 
 /// An operation that waits for a lock.
 pub(super) struct LockWait {
@@ -102,6 +120,7 @@ impl Peer {
             failed: 0,
             failure: None,
             waits: BTreeMap::new(),
+            batch: Vec::new(),
             early: BTreeMap::new(),
             shown: Shown::default(),
             watchers: Vec::new(),

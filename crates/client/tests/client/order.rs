@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 
 use fulmar_base::Errno;
 use fulmar_client::{Caller, Dropped, FileSystem, OpenOptions, Stale, Watcher, blocking};
+use fulmar_lustre_wire::Opcode;
 
 use crate::rig::{PATIENCE, Rig};
 
@@ -122,4 +123,42 @@ fn a_renaming_to_the_same_name_does_not_wait_for_itself() {
     come(&looks);
     drop(given_up);
     assert_eq!(ends(vec![renaming, looking]), [Ok(()); 2]);
+}
+
+/// The names of a directory are looked up together, but none of them waits for one that is being removed.
+#[test]
+fn names_do_not_wait_for_one_that_is_being_removed() {
+    let rig = Rig::start("batch", 1);
+    let [keeps, removes, looks] = [(); 3].map(|()| rig.mount());
+    let d = blocking::wait(keeps.mkdir(&ROOT, keeps.root(), b"d", 0o755)).unwrap().fid;
+    for number in 0..40 {
+        let (name, options) = (format!("file{number}"), OpenOptions::create(0o644));
+        let made = blocking::wait(keeps.open(&ROOT, d, name.as_bytes(), options)).unwrap();
+        blocking::wait(made.close()).unwrap();
+    }
+    let (sender, called) = channel();
+    keeps.watch(Arc::new(Slow(Mutex::new(sender))));
+    blocking::wait(keeps.lookup(&ROOT, d, b"file20")).unwrap();
+    let remove = |fs: FileSystem| async move { fs.unlink(&ROOT, d, b"file20").await };
+    let removing = begin(&removes, remove);
+    let given_up = called.recv_timeout(PATIENCE).unwrap();
+
+    let (items, _) = blocking::wait(looks.read_directory(&ROOT, d, 0)).unwrap();
+    let others = items.into_iter().map(|item| item.name);
+    let others = others.filter(|name| name[0] != b'.' && name != b"file20");
+    let others: Vec<Vec<u8>> = others.collect();
+    assert_eq!(others.len(), 39);
+    let fs = looks.clone();
+    let look_at_others: Operation = Box::pin(async move {
+        for name in others {
+            fs.lookup(&ROOT, d, &name).await?;
+        }
+        Ok(())
+    });
+    assert_eq!(ends(vec![look_at_others]), [Ok(())]);
+    assert!(looks.requests().contains_key(&Opcode::MDS_BATCH), "{:?}", looks.requests());
+    let look = |fs: FileSystem| async move { fs.lookup(&ROOT, d, b"file20").await.map(drop) };
+    let looking = begin(&looks, look);
+    drop(given_up);
+    assert_eq!(ends(vec![removing, looking]), [Ok(()), Err(Errno::ENOENT)]);
 }

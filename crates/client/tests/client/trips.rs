@@ -49,6 +49,7 @@ fn files_that_are_looked_at_in_order_are_asked_for_once() {
     blocking::wait(fs.unmount());
     blocking::wait(other.getattr(&ROOT, d)).unwrap();
     let mut count = Counter::new(&other);
+    let batches = || other.requests().get(&Opcode::MDS_BATCH).copied().unwrap_or_default();
     let look = || {
         let (items, end) = blocking::wait(other.read_directory(&ROOT, d, 0)).unwrap();
         assert_eq!((items.len(), end), (202, None));
@@ -59,7 +60,10 @@ fn files_that_are_looked_at_in_order_are_asked_for_once() {
         }
     };
     look();
-    assert_eq!(count.taken(), 1 + 2 * 200, "the directory, and a name and a size for each file");
+    // The names in few messages, each of which has room for about nine.
+    let (all, batches) = (count.taken(), batches());
+    assert!((20..=26).contains(&batches), "{batches} of {all}");
+    assert!((1 + 200 + batches..=1 + 200 + batches + 4).contains(&all), "{all}, {batches}");
     look();
     assert_eq!(count.taken(), 1, "the directory again");
     // What was looked up in advance is not found after it was removed.
@@ -96,7 +100,8 @@ fn a_small_file_costs_two_round_trips_in_its_turn() {
         drop(file);
     }
     // Name and size were asked for in advance; the open and the data are waited for.
-    assert_eq!(counted(Opcode::LDLM_ENQUEUE) - locks, 3 * 100);
+    let locks = counted(Opcode::LDLM_ENQUEUE) - locks;
+    assert!((200..=205).contains(&locks), "{locks}: the names come in batches");
     assert_eq!(counted(Opcode::OST_READ) - reads, 100);
 }
 

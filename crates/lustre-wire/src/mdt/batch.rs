@@ -127,6 +127,12 @@ batch_data! {
     BatchReply, 0x00ad_0001
 }
 
+impl BatchRequest {
+    /// The operation of a part: the attributes of a file by its name, as an intent.
+    #[doc(alias = "BUT_GETATTR")]
+    pub const GETATTR: u32 = 1;
+}
+
 #[cfg(test)]
 mod tests {
     use fulmar_wire::testing::hex;

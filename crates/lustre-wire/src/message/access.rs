@@ -6,7 +6,7 @@ use fulmar_wire::{DecodeError, Order};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
-use super::{Body, Head, Kind, Message};
+use super::{Body, Container, Head, Kind, Message};
 use crate::format::{Buffer, FieldOf, Format};
 use crate::{Bytes, Content, Status};
 
@@ -31,6 +31,17 @@ impl<'a> Message<'a> {
         let head = Head::default();
         let order = Order::Little;
         Self { head, order, body, user: None, bulk: None, format, buffers: Vec::new() }
+    }
+
+    /// Returns a part of a batch as a message of its own, of the format of such a message. Spec: mdt-ost §7.16.
+    pub fn of_part(part: Container<'a>, body: Body, format: &'static Format) -> Self {
+        let Container { head, order, buffers } = part;
+        Self { head, order, body, user: None, bulk: None, format, buffers }
+    }
+
+    /// Returns the buffers as a part of a batch.
+    pub fn into_part(self, head: Head) -> Container<'a> {
+        Container { head, order: self.order, buffers: self.buffers }
     }
 
     /// Sets the format of a received reply: that of its request.

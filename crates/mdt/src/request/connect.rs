@@ -66,7 +66,8 @@ const OFFER: Offer = Offer {
         .with(ConnectFlags2::DOM_LVB)
         .with(ConnectFlags2::UNALIGNED_DIO)
         .with(ConnectFlags2::REP_MBITS)
-        .with(ConnectFlags2::ATOMIC_OPEN_LOCK),
+        .with(ConnectFlags2::ATOMIC_OPEN_LOCK)
+        .with(ConnectFlags2::BATCH_RPC),
 };
 
 /// The parts of files whose locks clients may have.

@@ -56,6 +56,7 @@ impl Mdt {
         Opcode::OST_SEEK,
         Opcode::OST_SET_INFO,
         Opcode::MDS_RMFID,
+        Opcode::MDS_BATCH,
         Opcode::LLOG_CREATE,
         Opcode::LLOG_READ_HEADER,
         Opcode::LLOG_NEXT_BLOCK,

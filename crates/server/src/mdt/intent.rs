@@ -13,14 +13,22 @@ use fulmar_lustre_wire::ldlm::{
 use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::{Fid, Status};
-use fulmar_mdt::{Caller, Done, Target};
+use fulmar_mdt::{Caller, Done, Target, mode};
 use fulmar_rpc::service::Request;
 
 use super::{MdtTarget, locks};
-use crate::context::{Context, Lock, LockAnswer};
+use crate::context::{Context, Lock, LockAnswer, LockWanted};
 use crate::locks::enqueue;
 use crate::memory::Memory;
 use crate::target::Answer;
+
+/// Whether an operation waits for locks that others have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Ever,
+    /// It fails with EAGAIN if a lock is not free.
+    Never,
+}
 
 /// How often an open waits for a change of the OSTs.
 const PATIENCE: u32 = 4;
@@ -44,7 +52,7 @@ impl<M: Memory> MdtTarget<M> {
         match () {
             () if ops.has(IntentOps::OPEN) => self.open(context, request).await,
             () if ops == IntentOps::GETATTR || ops == IntentOps::LOOKUP => {
-                self.getattr(context, request, ops).await
+                self.getattr(context, request, ops, Wait::Ever).await
             }
             () if ops == IntentOps::LAYOUT => self.layout(context, request, resource.fid()).await,
             () if ops == IntentOps::GETXATTR => self.getxattr(context, request).await,
@@ -60,12 +68,14 @@ impl<M: Memory> MdtTarget<M> {
     }
 
     /// Executes LOOKUP or GETATTR.
-    async fn getattr(
+    pub(super) async fn getattr(
         self: Arc<Self>,
         context: Context,
         request: Arc<Request>,
         ops: IntentOps,
+        wait: Wait,
     ) -> Result<Answer, Errno> {
+        let is_immediate = wait == Wait::Never;
         let body: MdtBody = request.message.require(&MDT_BODY).map_err(|_| Errno::EPROTO)?;
         let name = request.message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
         let by_name = !matches!(name.as_bytes(), b"" | b"/");
@@ -73,7 +83,8 @@ impl<M: Memory> MdtTarget<M> {
         named = None;
         if by_name {
             let resource = self.mdt.name_resource(body.fid, name.as_bytes());
-            named = Some(context.lock(locks::name(resource, LockMode::PR)).await?);
+            let wanted = locks::name(resource, LockMode::PR);
+            named = Some(context.lock(LockWanted { is_immediate, ..wanted }).await?);
             let this = self.clone();
             let caller = this.mdt.caller(&this.call(&request), Caller::of_body(&body));
             let find = move || {
@@ -105,7 +116,7 @@ impl<M: Memory> MdtTarget<M> {
                 locks::bits_and(fid, LockMode::PR, all, InodeBits::LAYOUT | data)
             }
         };
-        let mut lock = context.lock(wanted).await?;
+        let mut lock = context.lock(LockWanted { is_immediate, ..wanted }).await?;
         let (this, asked, bits) = (self.clone(), request.clone(), lock.bits());
         let execute = move || {
             let done = this.mdt.getattr_intent(&this.call(&asked), child);
@@ -115,6 +126,9 @@ impl<M: Memory> MdtTarget<M> {
             true => context.run(execute).await?,
             false => self.on_keys(&context, execute).await?,
         };
+        if wait == Wait::Never && has_other_names(&done) {
+            return Err(Errno::EAGAIN);
+        }
         if !has_data && bits.has(InodeBits::DOM) {
             context.give_up_bits(&mut lock, InodeBits::DOM);
         }
@@ -391,6 +405,15 @@ async fn lock_target(
         Err(Errno::EAGAIN) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+/// Returns whether a file has several names, which a batch does not look up, as that of a kernel does not.
+fn has_other_names(done: &Done) -> bool {
+    let body: Option<MdtBody> = done.reply.get(&MDT_BODY).ok().flatten();
+    body.is_some_and(|body| {
+        let is_directory = body.mode & mode::FORMAT == mode::DIRECTORY;
+        body.valid.has(Valid::FLNLINK) && body.nlink > 1 && !is_directory
+    })
 }
 
 /// Returns whether a reply has the size of data on the MDT, without which no client may get the lock on them.

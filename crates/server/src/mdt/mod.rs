@@ -1,5 +1,6 @@
 //! An MDT as a target: which locks its requests need, and how pages of directories move.
 
+mod batch;
 mod intent;
 mod locks;
 mod reint;
@@ -230,6 +231,7 @@ impl<M: Memory> Target for MdtTarget<M> {
             }
             opcode if DATA.contains(&opcode) => Box::pin(self.change_data(context, request)),
             Opcode::MDS_RMFID => Box::pin(self.rmfid(context, request)),
+            Opcode::MDS_BATCH => Box::pin(self.batch(context, request)),
             _ => Box::pin(self.execute_plain(context, request)),
         }
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod administration;
+mod batch;
 mod changelog;
 mod data;
 mod failing;

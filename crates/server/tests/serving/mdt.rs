@@ -73,7 +73,7 @@ pub(crate) fn record(op: ReintOp, fid: Fid, change: ReintChange) -> Reint {
 }
 
 /// Creates a file and opens it for writing. Returns the handle and the object that it got.
-fn create(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> (Handle, OstId) {
+pub(crate) fn create(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> (Handle, OstId) {
     let kind = LockType::IBITS;
     let resource = ResourceDesc { kind, id: ResourceId::of_fid(parent), ..ResourceDesc::default() };
     let policy = InodebitsPolicy {

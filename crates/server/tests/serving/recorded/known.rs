@@ -58,7 +58,6 @@ const LAZY: &str = "our MDT says what it knows of the size, and that it is not e
 const UNREAD: &str = "a kernel OST has not read the attributes that the change does not need";
 const RACE: &str = "the recorded reply was made after the lock had been granted, which needs time";
 const MANY_CHANGES: &str = "our MDT grants as many changes as a client makes over a long link";
-const BATCHES: &str = "our MDT offers no batches, so clients send none";
 const OFFER: &str = "the recorded MDT offers what ours has not";
 const RELEASE: &str = "each release has its number";
 const ORDER: &str = "attributes have no order";
@@ -127,9 +126,6 @@ pub(crate) const KNOWN: &[Known] = &[
     any("LDLM_ENQUEUE GETXATTR", "xattr_names", ORDER),
     any("LDLM_ENQUEUE GETXATTR", "xattr_values", ORDER),
     any("MDS_GET_INFO fid2path", "fid2path.room", "a kernel MDT does not clear the memory before"),
-    any("MDS_BATCH", "batch_reply.*", BATCHES),
-    any("MDS_BATCH", "body.kind", BATCHES),
-    any("MDS_BATCH", "body.status", BATCHES),
     any("SEQ_QUERY", "seq_range.*", NUMBERS),
     any("FLD_QUERY", "seq_range.end", NUMBERS),
     any("MDS_STATFS", "statfs.*", SPACE),

@@ -1,6 +1,7 @@
 //! Our servers in the place of the recorded ones: what kernel clients have sent to kernel servers, in its
 //! order. Each reply and each callback must be as it was, but for what [`known`] says.
 
+mod batch;
 pub(crate) mod clients;
 mod compare;
 mod handles;

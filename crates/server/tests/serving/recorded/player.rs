@@ -23,6 +23,7 @@ use fulmar_trace::rpc::Rpc;
 use fulmar_wire::Order;
 use serde_json::{Value, json};
 
+use super::batch;
 use super::clients::{Clients, connect_mdt, is_callback, ost_of};
 use super::compare::{Difference, differences};
 use super::handles::Handles;
@@ -62,7 +63,7 @@ pub(crate) struct Player<'a> {
     parts: BTreeMap<(Nid, u64), (usize, usize)>,
     callbacks: Vec<Callback>,
     /// Our replies, and the bulk data that we have sent, by their match bits.
-    replies: BTreeMap<usize, Value>,
+    replies: BTreeMap<usize, Vec<(String, Value)>>,
     bulk: BTreeMap<usize, BTreeMap<u64, Vec<u8>>>,
     /// Our handles of the locks of clients, by theirs.
     locks: BTreeMap<(Nid, Handle), Handle>,
@@ -297,17 +298,29 @@ impl<'a> Player<'a> {
         }
         if let Some(recorded) = rpc.reply() {
             self.handles.learn(&recorded.message, &message);
+            let recorded = batch::replies(&recorded.message);
+            for (recorded, own) in recorded.iter().zip(batch::replies(&message)) {
+                self.handles.learn(recorded, &own);
+            }
         }
-        let asked = rpc.request.message.get(&LOCK_REQUEST).ok().flatten();
-        let given = message.get(&LOCK_REPLY).ok().flatten();
+        self.note_lock(client, &rpc.request.message, &message);
+        for (asked, given) in batch::requests(rpc).iter().zip(batch::replies(&message)) {
+            self.note_lock(client, asked, &given);
+        }
+        let mut shown = batch::shown(&message);
+        shown.iter_mut().for_each(|(_, value)| self.handles.translate(value));
+        self.replies.insert(place, shown);
+    }
+
+    /// Notes the lock that a reply gives.
+    fn note_lock(&mut self, client: Nid, request: &Message<'_>, reply: &Message<'_>) {
+        let asked = request.get(&LOCK_REQUEST).ok().flatten();
+        let given = reply.get(&LOCK_REPLY).ok().flatten();
         if let (Some(asked), Some(given)) = (asked, given)
             && let Some(cookie) = asked.handles.first()
         {
             self.locks.insert((client, *cookie), given.handle);
         }
-        let mut value = json!(message);
-        self.handles.translate(&mut value);
-        self.replies.insert(place, value);
     }
 
     /// Takes a callback of ours.
@@ -400,7 +413,13 @@ impl<'a> Player<'a> {
             }
             match self.replies.get(&place) {
                 Some(own) => {
-                    self.differences.extend(differences(at, &json!(reply.message), own));
+                    let recorded = batch::shown(&reply.message);
+                    if own.len() != recorded.len() {
+                        self.differences.push(lost("part"));
+                    }
+                    for ((operation, recorded), (_, own)) in recorded.iter().zip(own) {
+                        self.differences.extend(differences((at.0, operation), recorded, own));
+                    }
                 }
                 None => self.differences.push(lost("reply")),
             }
