@@ -266,12 +266,18 @@ impl How {
     /// Sets parameters of the node, of its targets and of mounts.
     fn set(&self, pattern: &str, value: &str, context: &Context) -> Ran {
         let mut status = Ok(0);
+        // The node and each mount have some of the same name.
+        let mut told = BTreeSet::new();
+        let mut tell = |name: &str| {
+            if !self.quiet && told.insert(name.to_owned()) {
+                print(&format!("{name}={value}\n"));
+            }
+        };
         let mut mounted = of_mounts(context);
         mounted.retain(|one| one.is_selected(pattern));
         for one in &mounted {
             match one.set(value) {
-                Ok(()) if self.quiet => {}
-                Ok(()) => drop(print(&format!("{}={value}\n", one.name()))),
+                Ok(()) => tell(&one.name()),
                 Err(errno) => {
                     status = status.and(Err(not_set(one.path(), value, errno)));
                 }
@@ -284,9 +290,7 @@ impl How {
         };
         match context.client.call(&request) {
             Ok(set) => {
-                for name in set.iter().filter(|_| !self.quiet) {
-                    print(&format!("{name}={value}\n"));
-                }
+                set.iter().for_each(|name| tell(name));
                 status
             }
             Err(CallError::Refused(error)) if error.errno == -Errno::ENOENT.0 => {

@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A file system of two OSTs that is mounted; the mount ends with it.
 struct Mounted {
     lab: Lab,
+    /// What is mounted.
+    address: String,
     directory: PathBuf,
     _servers: Node,
     _turn: Turn,
@@ -32,7 +34,8 @@ pub(crate) fn turn(what: &str) -> Option<Turn> {
         return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
     }
     let line = format!("NOT RUN: {what}: they need root and /dev/fuse: run them with sudo");
-    writeln!(std::io::stderr(), "\n{line}").unwrap();
+    let mut errors = std::io::stderr();
+    writeln!(errors, "\n{line}").unwrap();
     None
 }
 
@@ -58,10 +61,11 @@ impl Mounted {
         }
         let directory = lab.path("mount");
         fs::create_dir(&directory).unwrap();
-        let words = format!("mount {nid}:/lv mount --port {port}");
+        let address = format!("{nid}:/lv");
+        let words = format!("mount {address} mount --port {port}");
         let done = ran(fulmar(&lab.path("")).args(words.split(' ')));
         assert_eq!(done, (0, String::new(), String::new()));
-        let mounted = Self { lab, directory, _servers: servers, _turn: turn };
+        let mounted = Self { lab, address, directory, _servers: servers, _turn: turn };
         mounted.wait_for_objects("0");
         mounted.wait_for_objects("1");
         Some(mounted)
@@ -69,6 +73,18 @@ impl Mounted {
 
     fn run(&self, words: &str) -> (i32, String, String) {
         ran(fulmar(&self.directory).args(words.split_whitespace()))
+    }
+
+    /// Does something while the file system is mounted at another place too.
+    fn with_another<T>(&self, act: impl FnOnce() -> T) -> T {
+        let directory = self.lab.path("another");
+        fs::create_dir(&directory).unwrap();
+        let words = format!("mount {} another --port {}", self.address, self.lab.port);
+        let done = ran(fulmar(&self.lab.path("")).args(words.split(' ')));
+        assert_eq!(done, (0, String::new(), String::new()));
+        let result = act();
+        assert!(Command::new("umount").arg(&directory).status().unwrap().success());
+        result
     }
 
     /// Waits until the MDT has objects of an OST for new files.
@@ -426,7 +442,8 @@ fn a_mount_has_a_debug_log_as_a_node() {
     assert_eq!(last, format!("Debug log: {count} lines, {count} kept, 0 dropped, 0 bad."));
     assert!(!log.contains(", took "), "{log}");
     lctl("set_param -n debug=+rpctrace");
-    lctl("set_param -n debug=+dlmtrace");
+    let told = mounted.with_another(|| lctl("set_param debug=+dlmtrace"));
+    assert_eq!(told, "debug=+dlmtrace\n", "all mounts of the machine, once");
     let mask = lctl("get_param -n debug");
     assert!(mask.contains("rpctrace") && mask.contains("dlmtrace"), "{mask}");
     lctl("mark hello of a mount");
