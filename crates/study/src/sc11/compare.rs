@@ -70,6 +70,12 @@ pub(super) fn queues(key: &Key, closed: &Closed) -> bool {
     is_crowded(key, closed) && matches!(closed.bound, Bound::Concurrency | Bound::PeerCredits)
 }
 
+/// Returns whether the load is nearly what the cables of the clients carry.
+fn fills_cable(key: &Key, closed: &Closed) -> bool {
+    let cable = model::payload_rate(CABLE_MBPS * 1_000_000, MTU) as f64;
+    closed.bytes_per_second > 0.8 * cable * f64::from(key.clients)
+}
+
 /// Returns why the closed-form model does not apply to a point; `None` if it applies.
 pub(super) fn why_not(point: &Point) -> Option<&'static str> {
     let Point { key, simulated, closed, .. } = point;
@@ -80,6 +86,7 @@ pub(super) fn why_not(point: &Point) -> Option<&'static str> {
             Some(CONVOYS)
         }
         _ if queues(key, closed) => Some(QUEUES),
+        Bound::PeerCredits if is_held_write && fills_cable(key, closed) => Some(UNSTEADY),
         _ if !simulated.steady => Some(UNSTEADY),
         Bound::Line if key.distance == Distance::BackToBack && key.concurrency == 1 => Some(FEW),
         _ => None,
@@ -87,8 +94,9 @@ pub(super) fn why_not(point: &Point) -> Option<&'static str> {
 }
 
 const UNSTEADY: &str = "\
-The throughput is not steady at the end of the simulation: the RPCs of a client form convoys in \
-LNet's queue, which change over tens of round trips. The model describes only one of these states.";
+The throughput is not steady: the RPCs of a client form convoys in LNet's queue, which change over \
+tens of round trips, above all writes with held credits that nearly fill its cable. The model \
+describes only one of these states.";
 const CONVOYS: &str = "\
 Writes of many clients that nearly fill the trunks, with held credits: requests wait behind data \
 in LNet's queue and at the trunks, and this wait lengthens the time for which credits are held.";
