@@ -57,7 +57,7 @@ fn effort(key: &Key, closed: &Closed) -> Effort {
         Distance::BackToBack => 4_000,
     };
     let least_rounds = match compare::queues(key, closed) {
-        true => 40,
+        true => 64,
         false => (rpcs / key.units()).clamp(8, 24) as usize,
     };
     Effort { least_rounds, most_rounds: 6 * least_rounds, latencies: false }
