@@ -129,14 +129,20 @@ impl<M: Memory> MdtTarget<M> {
         }
         let Request { id, target, export, xid, from, peer, checks_versions, .. } = *request;
         let asked = Request { id, target, export, xid, from, peer, checks_versions, message };
-        let executed = self.getattr(context.clone(), Arc::new(asked), intent.ops, Wait::Never);
+        let (asked, begun) = (Arc::new(asked), (self.clock)());
+        let executed =
+            self.clone().getattr(context.clone(), asked.clone(), intent.ops, Wait::Never);
         let reply = match executed.await {
             Ok(Answer::Reply(reply)) => reply,
             Ok(_) | Err(Errno::EAGAIN) => return Err(Errno::ECANCELED),
             Err(errno) => return Err(errno),
         };
         match (reply.body.status, reply.get(&LOCK_REPLY)) {
-            (Status::OK, Ok(Some(_))) => Ok(reply),
+            (Status::OK, Ok(Some(_))) => {
+                let took = (self.clock)().saturating_sub(begun);
+                self.mdt.spent(&self.call(&asked), &reply, took);
+                Ok(reply)
+            }
             (_, Ok(Some(lock))) => Err(why(&lock)),
             (status, _) => Err(status.errno().unwrap_or(Errno::ECANCELED)),
         }

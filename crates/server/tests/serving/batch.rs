@@ -95,6 +95,8 @@ fn a_batch_is_executed_up_to_where_it_cannot_go_on() {
         handles.push(lock.handle);
     }
     assert!(handles.len() == 2 && handles[0] != handles[1], "{handles:?}");
+    let stats = serving.parameters().selected(|name| name == ["mdt", "lv-MDT0000", "md_stats"]);
+    assert!(stats[0].1.contains("\ngetattr                             2 samples"), "{stats:?}");
 
     let before = locks();
     assert_eq!(before.len(), 1);
