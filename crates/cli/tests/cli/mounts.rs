@@ -79,7 +79,10 @@ impl Mounted {
     fn with_another<T>(&self, act: impl FnOnce() -> T) -> T {
         let directory = self.lab.path("another");
         fs::create_dir(&directory).unwrap();
-        let words = format!("mount {} another --port {}", self.address, self.lab.port);
+        let words = format!(
+            "mount {} another --port {} --interface 127.0.0.183",
+            self.address, self.lab.port
+        );
         let done = ran(fulmar(&self.lab.path("")).args(words.split(' ')));
         assert_eq!(done, (0, String::new(), String::new()));
         let result = act();
