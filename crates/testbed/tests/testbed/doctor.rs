@@ -150,9 +150,12 @@ fn a_slow_link_shows_its_rate_and_its_shaper() {
         assert!((10e6..100e6).contains(&settled), "{run}");
     }
     let found = findings(&report, "queue");
-    assert_eq!(found.len(), 2, "{found:?}");
-    for one in found {
-        assert!(one["what"].as_str().unwrap().contains("a traffic shaper (tbf)"), "{one}");
+    let says = |one: &Value, what: &str| one["what"].as_str().unwrap().contains(what);
+    // What this machine has dropped since it was started is not about the link.
+    let of_link: Vec<_> = found.iter().filter(|one| !says(one, "its backlog was full")).collect();
+    assert_eq!(of_link.len(), 2, "{found:?}");
+    for one in of_link {
+        assert!(says(one, "a traffic shaper (tbf)"), "{one}");
     }
     assert!(report["measured"]["udp"]["out"]["seen"]["received"].as_u64().unwrap() > 0);
     assert_eq!(status, 0, "{report}");
