@@ -106,16 +106,7 @@ impl<M: Memory> MdtTarget<M> {
             let done = self.mdt.getattr_intent(&self.call(&request), None);
             return self.without_lock(&context, &request, done).await;
         };
-        let wanted = match ops {
-            IntentOps::LOOKUP => {
-                locks::bits(fid, LockMode::PR, InodeBits::LOOKUP | InodeBits::PERM)
-            }
-            _ => {
-                let all = InodeBits::LOOKUP | InodeBits::UPDATE | InodeBits::PERM;
-                let data = if fid == body.fid { InodeBits::NONE } else { InodeBits::DOM };
-                locks::bits_and(fid, LockMode::PR, all, InodeBits::LAYOUT | data)
-            }
-        };
+        let wanted = locks::of_getattr(ops, fid, body.fid);
         let mut lock = context.lock(LockWanted { is_immediate, ..wanted }).await?;
         let (this, asked, bits) = (self.clone(), request.clone(), lock.bits());
         let execute = move || {

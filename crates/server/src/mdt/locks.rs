@@ -2,7 +2,7 @@
 
 use fulmar_lustre_wire::format::{FIEMAP_KEY, MDT_BODY, REINT};
 use fulmar_lustre_wire::ldlm::{
-    Extent, InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId,
+    Extent, InodeBits, InodebitsPolicy, IntentOps, LockMode, LockType, ResourceId,
 };
 use fulmar_lustre_wire::mdt::{
     AttrValid, Bias, CloseData, MdtBody, OpenFlags, Reint, ReintChange, SetAttr, Valid,
@@ -140,6 +140,19 @@ pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
         _ => InodeBits::XATTR,
     };
     bits(fid, LockMode::EX, InodeBits::UPDATE | part)
+}
+
+/// Returns the lock that a client gets with the attributes of a file, which it has looked up in a directory or has asked
+/// for itself.
+pub(super) fn of_getattr(ops: IntentOps, fid: Fid, asked: Fid) -> LockWanted {
+    match ops {
+        IntentOps::LOOKUP => bits(fid, LockMode::PR, InodeBits::LOOKUP | InodeBits::PERM),
+        _ => {
+            let all = InodeBits::LOOKUP | InodeBits::UPDATE | InodeBits::PERM;
+            let data = if fid == asked { InodeBits::NONE } else { InodeBits::DOM };
+            bits_and(fid, LockMode::PR, all, InodeBits::LAYOUT | data)
+        }
+    }
 }
 
 /// Returns the lock that a client gets with an open file, which has its layout or needs none.
