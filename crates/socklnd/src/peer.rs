@@ -64,8 +64,8 @@ pub(crate) struct Peer {
     pub(crate) zero_copy: ZeroCopy,
     /// How many connections for sending bulk are opened in addition to those of the interface.
     pub(crate) more_out: u32,
-    /// Whether the last connection that was dialled took long.
-    pub(crate) is_far: bool,
+    /// The shortest time that a connection took to open, of those dialled since there was none.
+    pub(crate) dialled_in: Duration,
     /// A time at which the peer was in use, if it has protected connections.
     pub(crate) used: Option<Time>,
     /// The last reported state of the path to the peer.
@@ -215,13 +215,14 @@ impl Peer {
     /// path, where one fills slowly and the system's windows limit it. It is known before there is traffic.
     pub(crate) fn usual_conns(&self, ni: Option<&NiConfig>) -> u32 {
         let Some(ni) = ni else { return 1 };
-        let far = if self.is_far { FAR_CONNS.min(ni.conns_max) } else { 0 };
+        let far = if self.dialled_in >= FAR { FAR_CONNS.min(ni.conns_max) } else { 0 };
         ni.conns_per_peer.max(far).max(1)
     }
 
-    /// Records how long it took to connect.
+    /// Records how long it took to connect: a round trip, and what this node was late.
     pub(crate) fn connected_in(&mut self, time: Duration) {
-        self.is_far = time >= FAR;
+        let is_first = self.links.is_empty();
+        self.dialled_in = if is_first { time } else { time.min(self.dialled_in) };
     }
 
     /// Returns the next missing connection of the set, if any. Spec: lnet-wire §5.2.

@@ -67,6 +67,23 @@ fn over_a_long_path_more_are_opened_before_there_is_traffic() {
     assert_eq!(kinds(2, 50), [&set[..], &bulk].concat());
 }
 
+/// A busy machine notices late that a connection is open.
+#[test]
+fn one_quick_connection_shows_that_a_path_is_short() {
+    let mut script = Script::new();
+    script.machine.add_ni(Time::ZERO, &NiConfig { conns_max: 32, ..ni(OURS) });
+    script.send(HIGH, 1, 0);
+    let mut kinds = Vec::new();
+    for taken in [50, 1, 50, 50] {
+        let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() else { break };
+        script.wait(Duration::from_millis(taken));
+        let kind = script.connected(conn).kind;
+        script.answer(conn, &hello(HIGH, kind.mirror().unwrap(), Version::V3));
+        kinds.push(kind);
+    }
+    assert_eq!(kinds, [ConnKind::CONTROL, ConnKind::BULK_IN, ConnKind::BULK_OUT]);
+}
+
 #[test]
 fn nothing_is_opened_for_other_kinds_or_where_the_number_is_configured() {
     let (mut script, _) = opened(8);
