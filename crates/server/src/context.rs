@@ -71,6 +71,14 @@ pub struct LockWanted {
     pub discards_data: bool,
 }
 
+impl LockWanted {
+    /// Returns a lock that is waited for, and under which holders write their data back.
+    pub fn new(resource: ResourceId, kind: LockType, mode: LockMode, policy: Policy) -> Self {
+        let (is_immediate, discards_data) = (false, false);
+        Self { resource, kind, mode, policy, is_immediate, discards_data }
+    }
+}
+
 /// A lock that an operation gets, with its bits if it is on an inode.
 pub(crate) type Granted = (Handle, InodeBits);
 

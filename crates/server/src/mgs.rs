@@ -172,15 +172,9 @@ impl From<Errno> for Refused {
 pub(crate) async fn call_back(context: Context, changed: Changed) {
     traced::configured("MGS", format_args!("{changed} has changed: it is read again"));
     let resource: ResourceId = changed.resource();
-    let (kind, mode) = (LockType::PLAIN, LockMode::EX);
-    let policy = Policy::default();
-    let (is_immediate, discards_data) = (false, false);
+    let wanted = LockWanted::new(resource, LockType::PLAIN, LockMode::EX, Policy::default());
     // Who holds a lock and does not answer is evicted, and reads it again then.
-    drop(
-        context
-            .lock(LockWanted { resource, kind, mode, policy, is_immediate, discards_data })
-            .await,
-    );
+    drop(context.lock(wanted).await);
 }
 
 impl<M: Memory> Target for MgsTarget<M> {

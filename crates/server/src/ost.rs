@@ -166,7 +166,5 @@ fn lock_of(request: &Request) -> Option<LockWanted> {
 }
 
 fn wanted(resource: ResourceId, mode: LockMode, extent: Extent) -> LockWanted {
-    let (kind, policy) = (LockType::EXTENT, extent.into());
-    let (is_immediate, discards_data) = (false, false);
-    LockWanted { resource, kind, mode, policy, is_immediate, discards_data }
+    LockWanted::new(resource, LockType::EXTENT, mode, extent.into())
 }

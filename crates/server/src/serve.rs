@@ -372,8 +372,8 @@ fn partitions_of(kind: TargetKind) -> Vec<PartitionConfig> {
         TargetKind::Mdt => vec![
             PartitionConfig::new("mdt", &metadata, MDT_MAX),
             PartitionConfig::new("mdt_readpage", &[portal::MDS_READPAGE], OST_MAX),
-            // Operations that wait for locks do not keep data waiting that are written for them.
             PartitionConfig { running_max: BATCHES_MAX, ..batches },
+            // Operations that wait for locks do not keep data waiting that are written for them.
             PartitionConfig::new("mdt_io", &[portal::MDS_IO], OST_IO_MAX),
         ],
         TargetKind::Ost => vec![

@@ -13,7 +13,7 @@ use fulmar_lustre_wire::format::{
 use fulmar_lustre_wire::ldlm::LockRequest;
 use fulmar_lustre_wire::mdt::{BatchBuffer, BatchHeader, BatchReply, BatchRequest};
 use fulmar_lustre_wire::message::{Body, Container, Head, Message, len_with};
-use fulmar_lustre_wire::{Bytes, Content, List, Opcode, Status, portal};
+use fulmar_lustre_wire::{Bytes, Content, List, portal};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
 
@@ -39,22 +39,24 @@ impl Core {
     /// Sends the requests to a target that have waited for others.
     pub(super) fn send_batches(&mut self, import: ImportId) {
         let Some(peer) = self.peers.get_mut(&import) else { return };
-        let mut waiting = std::mem::take(&mut peer.batch).into_iter().peekable();
-        while waiting.peek().is_some() {
-            let (mut requests, mut parts) = (Vec::new(), BatchRequest::default());
-            while let Some((lock, request)) = waiting.next_if(|(_, request)| fits(&parts, request))
-            {
-                part_of(request.message()).encode(&mut parts.messages.0);
-                parts.count += 1;
-                requests.push((lock, request));
+        let (mut requests, mut parts) = (Vec::new(), BatchRequest::default());
+        for (lock, request) in std::mem::take(&mut peer.batch) {
+            let part = part_of(request.message());
+            if parts.messages.0.len() + part.len() > PARTS_LEN_MAX {
+                self.send_batch(import, std::mem::take(&mut requests), std::mem::take(&mut parts));
             }
-            if requests.is_empty() {
-                requests.extend(waiting.next());
-            }
-            match &mut requests[..] {
-                [_] => self.send_alone(import, requests),
-                _ => drop(self.send(import, batch(&parts), Waiting::Batch(requests))),
-            }
+            part.encode(&mut parts.messages.0);
+            parts.count += 1;
+            requests.push((lock, request));
+        }
+        self.send_batch(import, requests, parts);
+    }
+
+    /// Sends requests as these parts of a batch; one of them alone.
+    fn send_batch(&mut self, import: ImportId, requests: Vec<PartOfBatch>, parts: BatchRequest) {
+        match requests.len() {
+            0 | 1 => self.send_alone(import, requests),
+            _ => drop(self.send(import, batch(&parts), Waiting::Batch(requests))),
         }
     }
 
@@ -65,7 +67,7 @@ impl Core {
         mut requests: Vec<PartOfBatch>,
         result: Result<Box<Message<'static>>, Errno>,
     ) {
-        let replies = result.map(|reply| replies_of(&reply)).unwrap_or_default();
+        let replies = result.map(|reply| replies_in(&reply)).unwrap_or_default();
         let rest = requests.split_off(replies.len().min(requests.len()));
         for ((lock, _), reply) in requests.into_iter().zip(replies) {
             self.lock_reply((import, id), Waiting::Enqueue(lock), Ok(Box::new(reply)));
@@ -92,10 +94,6 @@ fn part_of(message: &Message<'static>) -> Container<'static> {
     message.into_part(Head { part: BatchRequest::GETATTR, ..Head::default() })
 }
 
-fn fits(parts: &BatchRequest, request: &Request) -> bool {
-    parts.messages.0.len() + part_of(request.message()).len() <= PARTS_LEN_MAX
-}
-
 /// Returns the batch of these parts.
 fn batch(parts: &BatchRequest) -> Request {
     let room = REPLY_ROOM_MIN.max(usize::from(parts.count) * REPLY_ROOM);
@@ -114,13 +112,9 @@ fn batch(parts: &BatchRequest) -> Request {
     Request::new(message, len_with(&[Body::LEN, room])).at(portal::OUT)
 }
 
-/// Returns the replies to the parts of a batch that were executed.
-fn replies_of(reply: &Message<'_>) -> Vec<Message<'static>> {
+/// Returns the replies to the parts of a batch that were executed; none if they are not valid.
+fn replies_in(reply: &Message<'_>) -> Vec<Message<'static>> {
     let done: BatchReply = reply.get(&BATCH_REPLY).ok().flatten().unwrap_or_default();
-    let parts = Container::decode_batch(&done.messages.0, done.count).unwrap_or_default();
-    let reply_of = |part: Container<'_>| {
-        let body = Body::reply(Opcode::LDLM_ENQUEUE, Status(part.head.part as i32));
-        Message::of_part(part, body, &ENQUEUE_GETATTR).into_owned()
-    };
-    parts.into_iter().map(reply_of).collect()
+    let replies = Message::replies_in(&done, &ENQUEUE_GETATTR).unwrap_or_default();
+    replies.into_iter().map(Message::into_owned).collect()
 }

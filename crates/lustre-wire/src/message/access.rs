@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Body, Container, Head, Kind, Message};
 use crate::format::{Buffer, FieldOf, Format};
+use crate::mdt::BatchReply;
 use crate::{Bytes, Content, Status};
 
 impl<'a> Message<'a> {
@@ -37,6 +38,23 @@ impl<'a> Message<'a> {
     pub fn of_part(part: Container<'a>, body: Body, format: &'static Format) -> Self {
         let Container { head, order, buffers } = part;
         Self { head, order, body, user: None, bulk: None, format, buffers }
+    }
+
+    /// Returns the parts of the reply to a batch as replies to requests of this format. The result of a part is the status
+    /// of its body.
+    ///
+    /// # Errors
+    /// If one is not valid.
+    pub fn replies_in(
+        batch: &'a BatchReply,
+        format: &'static Format,
+    ) -> Result<Vec<Self>, DecodeError> {
+        let parts = Container::decode_batch(&batch.messages.0, batch.count)?;
+        let reply = |part: Container<'a>| {
+            let body = Body::reply(format.opcode, Status(part.head.part as i32));
+            Self::of_part(part, body, format)
+        };
+        Ok(parts.into_iter().map(reply).collect())
     }
 
     /// Returns the buffers as a part of a batch.

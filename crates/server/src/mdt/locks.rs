@@ -61,8 +61,7 @@ fn of_resource(
     try_bits: InodeBits,
 ) -> LockWanted {
     let policy = InodebitsPolicy { bits, try_bits, gid: 0, initiator: 0 }.into();
-    let (is_immediate, discards_data) = (false, false);
-    LockWanted { resource, kind: LockType::IBITS, mode, policy, is_immediate, discards_data }
+    LockWanted::new(resource, LockType::IBITS, mode, policy)
 }
 
 /// Returns the locks for a request that is no change of the tree, in the order in which they are taken.

@@ -1,7 +1,6 @@
 //! Batches: what they return, and where they stop.
 
 use fulmar_base::Errno;
-use fulmar_client::Address;
 use fulmar_lustre_wire::format::{
     BATCH, BATCH_BUFFERS, BATCH_REPLY, ENQUEUE_GETATTR, INTENT, LOCK_REPLY, LOCK_REQUEST,
     MDS_BATCH, MDT_BODY, NAME,
@@ -11,14 +10,13 @@ use fulmar_lustre_wire::ldlm::{
     LockType, ResourceDesc, ResourceId,
 };
 use fulmar_lustre_wire::mdt::{BatchBuffer, BatchHeader, BatchReply, BatchRequest, MdtBody, Valid};
-use fulmar_lustre_wire::message::{Body, Container, Head, Message};
-use fulmar_lustre_wire::{Bytes, Content, Fid, Handle, List, Opcode, Status, portal};
+use fulmar_lustre_wire::message::{Container, Head, Message};
+use fulmar_lustre_wire::{Bytes, Content, Fid, Handle, List, Status, portal};
 use fulmar_net::Runtime;
-use fulmar_rpc::import::{Request, TargetKind};
-use fulmar_server::{Label, TargetLabel};
+use fulmar_rpc::import::Request;
 
 use crate::mdt::{close, connect, create, name, new_fid, root};
-use crate::rig::{Scratch, node, serve, session};
+use crate::rig::{Scratch, file_system, node, serve, session};
 
 /// Returns a part: what a name in a directory leads to, and a lock with a handle of the client.
 fn part(parent: Fid, text: &str, handle: u64) -> Container<'static> {
@@ -59,12 +57,8 @@ fn a_batch_is_executed_up_to_where_it_cannot_go_on() {
     let scratch = Scratch::new("batch");
     let runtime = Runtime::new(Some(2)).unwrap();
     let (server, nid) = node(&runtime);
-    let address: Address = format!("{nid}:/lv").parse().unwrap();
-    let directories = [scratch.0.join("mdt"), scratch.0.join("ost")];
-    let label = |kind| TargetLabel { kind, index: 0, address: address.clone() };
-    fulmar_server::format_both(&directories[0], &label(TargetKind::Mdt)).unwrap();
-    fulmar_server::format(&directories[1], &Label::Target(label(TargetKind::Ost))).unwrap();
-    let serving = serve(&server, nid, directories.to_vec());
+    let (address, directories) = file_system(&scratch, nid);
+    let serving = serve(&server, nid, directories);
     let (client, own) = node(&runtime);
     let mut known = session(&client, own);
     let (mdt, _) = connect(&mut known, &address);
@@ -83,11 +77,8 @@ fn a_batch_is_executed_up_to_where_it_cannot_go_on() {
     let locks = || serving.parameters().selected(|name| name == count_of_locks);
     let twice = [part(parent, "file", 0x101), part(parent, "file", 0x102)];
     let done = ask(&header(&twice)).unwrap();
-    let parts = Container::decode_batch(&done.messages.0, done.count).unwrap();
     let mut handles = Vec::new();
-    for part in parts {
-        let body = Body::reply(Opcode::LDLM_ENQUEUE, Status(part.head.part as i32));
-        let reply = Message::of_part(part, body, &ENQUEUE_GETATTR);
+    for reply in Message::replies_in(&done, &ENQUEUE_GETATTR).unwrap() {
         let (found, lock) =
             (reply.require(&MDT_BODY).unwrap(), reply.require(&LOCK_REPLY).unwrap());
         assert_eq!((reply.body.status, found.fid), (Status::OK, child));

@@ -1,7 +1,7 @@
 //! The changelog of an MDT, read over the network.
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, Session};
+use fulmar_client::Session;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::format::{
@@ -15,12 +15,11 @@ use fulmar_lustre_wire::mdt::{ChangelogClear, Create, MdtBody, ReintChange, Rein
 use fulmar_lustre_wire::message::Message;
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::TargetKind;
-use fulmar_server::{ChangelogUserId, Label, TargetLabel};
+use fulmar_server::ChangelogUserId;
 use fulmar_wire::Order;
 
 use crate::mdt::{connect, name, new_fid, record, root};
-use crate::rig::{Scratch, ask, node, serve, session};
+use crate::rig::{Scratch, ask, file_system, node, serve, session};
 
 /// Later than any test: a user that seems idle would be forgotten.
 const NOW: i64 = 1 << 33;
@@ -80,14 +79,10 @@ fn a_client_reads_and_clears_the_changelog_over_restarts() {
     let scratch = Scratch::new("changelog");
     let runtime = Runtime::new(Some(2)).unwrap();
     let (server, nid) = node(&runtime);
-    let address: Address = format!("{nid}:/lv").parse().unwrap();
-    let directories = [scratch.0.join("mdt"), scratch.0.join("ost")];
-    let label = |kind| TargetLabel { kind, index: 0, address: address.clone() };
-    fulmar_server::format_both(&directories[0], &label(TargetKind::Mdt)).unwrap();
-    fulmar_server::format(&directories[1], &Label::Target(label(TargetKind::Ost))).unwrap();
+    let (address, directories) = file_system(&scratch, nid);
     let (client, own) = node(&runtime);
 
-    let serving = serve(&server, nid, directories.to_vec());
+    let serving = serve(&server, nid, directories.clone());
     let changelogs = serving.changelogs();
     assert_eq!(changelogs.register("lv-MDT0000", (None, None), NOW), Ok(1));
     let unknown = changelogs.register("lv-MDT0001", (None, None), NOW);
@@ -114,7 +109,7 @@ fn a_client_reads_and_clears_the_changelog_over_restarts() {
     serving.stop();
     assert_eq!(changelogs.register("lv-MDT0000", (None, None), NOW), Err(Errno::ENODEV));
 
-    let serving = serve(&server, nid, directories.to_vec());
+    let serving = serve(&server, nid, directories);
     let mut known = session(&client, own);
     let (mdt, _) = connect(&mut known, &address);
     assert_eq!(changes(&known, mdt), expected(2));

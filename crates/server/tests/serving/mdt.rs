@@ -24,11 +24,10 @@ use fulmar_lustre_wire::seq::{SeqOp, SeqRange};
 use fulmar_lustre_wire::{Fid, Handle, Name, Status, portal};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::{Request, TargetKind};
-use fulmar_server::{Label, TargetLabel};
+use fulmar_rpc::import::Request;
 
 use crate::ost::object;
-use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
+use crate::rig::{PATIENCE, Scratch, ask, file_system, node, serve, session};
 
 /// Waits until the file system has an MDT and an OST, and connects to both.
 pub(crate) fn connect(session: &mut Session, address: &Address) -> (ImportId, ImportId) {
@@ -152,14 +151,10 @@ fn a_file_keeps_its_object_over_restarts_and_takes_it_along() {
     let scratch = Scratch::new("file-system");
     let runtime = Runtime::new(Some(2)).unwrap();
     let (server, nid) = node(&runtime);
-    let address: Address = format!("{nid}:/lv").parse().unwrap();
-    let directories = [scratch.0.join("mdt"), scratch.0.join("ost")];
-    let label = |kind| TargetLabel { kind, index: 0, address: address.clone() };
-    fulmar_server::format_both(&directories[0], &label(TargetKind::Mdt)).unwrap();
-    fulmar_server::format(&directories[1], &Label::Target(label(TargetKind::Ost))).unwrap();
+    let (address, directories) = file_system(&scratch, nid);
     let (client, own) = node(&runtime);
 
-    let serving = serve(&server, nid, directories.to_vec());
+    let serving = serve(&server, nid, directories.clone());
     let names = serving.devices().all().into_iter().map(|device| device.name);
     assert!(names.eq(["MGS", "lv-MDT0000", "lv-OST0000"]));
     let mut known = session(&client, own);
@@ -172,7 +167,7 @@ fn a_file_keeps_its_object_over_restarts_and_takes_it_along() {
     drop(known);
     serving.stop();
 
-    let serving = serve(&server, nid, directories.to_vec());
+    let serving = serve(&server, nid, directories.clone());
     let mut known = session(&client, own);
     let (mdt, ost) = connect(&mut known, &address);
     assert_eq!((lookup(&known, mdt, parent), size(&known, ost, made)), (Ok(child), Ok(16)));

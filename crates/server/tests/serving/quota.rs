@@ -1,7 +1,7 @@
 //! Limits of files, as clients set them and meet them.
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, Session};
+use fulmar_client::Session;
 use fulmar_lustre_wire::format::{MDS_QUOTACTL, NAME, QUOTACTL, REINT, REINT_CREATE};
 use fulmar_lustre_wire::mdt::{Create, Reint, ReintChange, ReintHead, ReintOp};
 use fulmar_lustre_wire::message::Message;
@@ -9,11 +9,10 @@ use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimi
 use fulmar_lustre_wire::{Bytes, Fid};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::{Request, TargetKind};
-use fulmar_server::{Label, TargetLabel};
+use fulmar_rpc::import::Request;
 
 use crate::mdt::{connect, name, new_fid, record, root};
-use crate::rig::{Scratch, ask, node, serve, session};
+use crate::rig::{Scratch, ask, file_system, node, serve, session};
 
 const USER: u32 = 1000;
 const INODE_LIMITS: u32 = 0x4;
@@ -54,14 +53,10 @@ fn a_limit_holds_for_clients_also_after_a_restart() {
     let scratch = Scratch::new("quota");
     let runtime = Runtime::new(Some(2)).unwrap();
     let (server, nid) = node(&runtime);
-    let address: Address = format!("{nid}:/lv").parse().unwrap();
-    let directories = [scratch.0.join("mdt"), scratch.0.join("ost")];
-    let label = |kind| TargetLabel { kind, index: 0, address: address.clone() };
-    fulmar_server::format_both(&directories[0], &label(TargetKind::Mdt)).unwrap();
-    fulmar_server::format(&directories[1], &Label::Target(label(TargetKind::Ost))).unwrap();
+    let (address, directories) = file_system(&scratch, nid);
     let (client, own) = node(&runtime);
 
-    let serving = serve(&server, nid, directories.to_vec());
+    let serving = serve(&server, nid, directories.clone());
     let mut known = session(&client, own);
     let (mdt, _) = connect(&mut known, &address);
     let top = root(&known, mdt);
@@ -79,7 +74,7 @@ fn a_limit_holds_for_clients_also_after_a_restart() {
     drop(known);
     serving.stop();
 
-    let serving = serve(&server, nid, directories.to_vec());
+    let serving = serve(&server, nid, directories);
     let mut known = session(&client, own);
     let (mdt, _) = connect(&mut known, &address);
     let found = quotactl(&known, mdt, QuotaCommand::GETQUOTA, QuotaLimits::default()).unwrap();

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use fulmar_client::{Session, SessionOptions};
+use fulmar_client::{Address, Session, SessionOptions};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_net::{NiOptions, Node, Options, Runtime};
 use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::Request;
-use fulmar_server::{ServeOptions, Serving};
+use fulmar_rpc::import::{Request, TargetKind};
+use fulmar_server::{Label, ServeOptions, Serving, TargetLabel};
 use fulmar_socklnd::AcceptMode;
 
 pub(crate) const PORT: u16 = 9971;
@@ -33,6 +33,17 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Makes a file system with the name `lv`, whose management service is at `nid`. Returns its address and the directories
+/// of its MDT and its OST.
+pub(crate) fn file_system(scratch: &Scratch, nid: Nid) -> (Address, Vec<PathBuf>) {
+    let address: Address = format!("{nid}:/lv").parse().unwrap();
+    let directories = vec![scratch.0.join("mdt"), scratch.0.join("ost")];
+    let label = |kind| TargetLabel { kind, index: 0, address: address.clone() };
+    fulmar_server::format_both(&directories[0], &label(TargetKind::Mdt)).unwrap();
+    fulmar_server::format(&directories[1], &Label::Target(label(TargetKind::Ost))).unwrap();
+    (address, directories)
 }
 
 /// Starts a node at a loopback address that no other test has, as tests run at once.

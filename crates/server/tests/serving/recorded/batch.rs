@@ -3,7 +3,7 @@
 use fulmar_lustre_wire::format::{BATCH, BATCH_REPLY, BatchRequests, ENQUEUE_GETATTR};
 use fulmar_lustre_wire::mdt::BatchRequest;
 use fulmar_lustre_wire::message::{Body, Container, Message};
-use fulmar_lustre_wire::{Content, Opcode, Status};
+use fulmar_lustre_wire::{Content, Opcode};
 use fulmar_trace::rpc::Rpc;
 use serde_json::{Value, json};
 
@@ -22,12 +22,8 @@ pub(crate) fn shown(reply: &Message<'_>) -> Vec<(String, Value)> {
 /// Returns the replies to the parts of a batch; none of another request.
 pub(crate) fn replies(reply: &Message<'_>) -> Vec<Message<'static>> {
     let batch = reply.get(&BATCH_REPLY).unwrap().unwrap_or_default();
-    let reply_of = |part: Container<'_>| {
-        let body = Body::reply(Opcode::LDLM_ENQUEUE, Status(part.head.part as i32));
-        Message::of_part(part, body, &ENQUEUE_GETATTR).into_owned()
-    };
-    let parts = Container::decode_batch(&batch.messages.0, batch.count).unwrap();
-    parts.into_iter().map(reply_of).collect()
+    let replies = Message::replies_in(&batch, &ENQUEUE_GETATTR).unwrap();
+    replies.into_iter().map(Message::into_owned).collect()
 }
 
 /// Returns the parts of a batch as requests; none of another request.
