@@ -164,10 +164,11 @@ impl Front {
         mut reply: ReplyDirectoryPlus,
     ) {
         let (caller, state) = (caller(request, 0), self.state.clone());
+        let reader = request.pid();
         let Some(handle) = state.handles.get(number.0) else { return reply.fail(Errno::EBADF) };
         state.notices.has_read(number.0);
         self.tasks.begin(async move {
-            let (who, which) = ((&*state, &caller), (number.0, &*handle));
+            let (who, which) = ((&*state, &caller, reader), (number.0, &*handle));
             let filled = fill_with_attributes(who, which, offset, &mut reply).await;
             drop(handle);
             match filled {
@@ -199,7 +200,7 @@ async fn fill(
 /// Fills a reply with names and attributes from a position on. The kernel asks for that at the beginning, and later if
 /// files were looked up since it has asked the last time: then the attributes are waited for.
 async fn fill_with_attributes(
-    (state, caller): (&State, &Caller),
+    (state, caller, reader): (&State, &Caller, u32),
     (number, handle): (u64, &Handle),
     offset: u64,
     reply: &mut ReplyDirectoryPlus,
@@ -215,7 +216,7 @@ async fn fill_with_attributes(
         look_up(file_system, caller, directory, &mut position).await;
     }
     // Before the first name, since each may be lost as soon as it is told.
-    state.nodes(|nodes| nodes.begin_listing(number));
+    state.nodes(|nodes| nodes.begin_listing(number, reader));
     let told = Listing { state, directory, is_first: offset == 0 }.add(&mut position, reply);
     state.nodes(|nodes| match told {
         Some(last) => nodes.listings.end(number, last),
@@ -325,7 +326,7 @@ impl Listing<'_> {
             let name = OsStr::from_bytes(&item.name);
             if reply.add(number, next, name, &told.time, &told.attr, told.generation) {
                 if !is_own(item) {
-                    self.state.nodes(|nodes| nodes.forget(number.0, 1));
+                    self.state.notices.forget(number.0, 1);
                 }
                 position.room = position.room.min(used);
                 break;

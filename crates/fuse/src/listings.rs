@@ -3,6 +3,8 @@
 //! The kernel gives each name of such a reply the epoch of when it reads it, and not that of when it has asked. So
 //! before all names are dropped, it has to have read the replies in which names were told to keep before.
 
+use std::num::NonZeroU32;
+
 /// The replies, in the order of their epochs. Bounded by the directories that are open: each is read by one
 /// request after the other.
 #[derive(Debug, Default)]
@@ -12,6 +14,8 @@ pub(crate) struct Listings(Vec<Listing>);
 struct Listing {
     /// The open directory.
     handle: u64,
+    /// The thread that reads it, if that is visible.
+    reader: Option<NonZeroU32>,
     /// The last file in it, if the kernel gives that one back.
     last: Option<u64>,
     epoch: u64,
@@ -21,8 +25,8 @@ struct Listing {
 
 impl Listings {
     /// A reply is made, which may tell names from now on.
-    pub(crate) fn begin(&mut self, handle: u64, epoch: u64) {
-        self.0.push(Listing { handle, last: None, epoch, is_late: false });
+    pub(crate) fn begin(&mut self, (handle, reader): (u64, Option<NonZeroU32>), epoch: u64) {
+        self.0.push(Listing { handle, reader, last: None, epoch, is_late: false });
     }
 
     /// It is made, and is sent after that. `last`: the last file in it, if the kernel gives that one back.
@@ -34,16 +38,23 @@ impl Listings {
     /// The kernel asks for what follows in a directory, or closes it: it has read what it was told. Returns whether that
     /// was waited for in vain.
     pub(crate) fn read_by(&mut self, handle: u64) -> bool {
-        let was_late = self.0.iter().any(|one| one.handle == handle && one.is_late);
-        self.0.retain(|one| one.handle != handle);
-        was_late
+        self.read(|one| one.handle == handle)
     }
 
-    /// The kernel has given a file back. Returns whether a reply that ends with it was waited for in vain. Of several,
-    /// it may have read any: the one of the first epoch counts as read when all are.
+    /// A thread asks for something else: it has read what it was told. Returns whether that was waited for in vain.
+    pub(crate) fn asked_by(&mut self, thread: NonZeroU32) -> bool {
+        self.read(|one| one.reader == Some(thread))
+    }
+
+    fn read(&mut self, is_read: impl Fn(&Listing) -> bool) -> bool {
+        self.0.extract_if(.., |one| is_read(one)).fold(false, |late, one| late | one.is_late)
+    }
+
+    /// The kernel has given a file back as often as it was told: it has read all replies that end with it. Returns
+    /// whether one of them was waited for in vain. Once alone would not do: a file that the kernel has no memory for is
+    /// given back in the same way.
     pub(crate) fn given_back(&mut self, number: u64) -> bool {
-        let place = self.0.iter().rposition(|one| one.last == Some(number));
-        place.is_some_and(|place| self.0.remove(place).is_late)
+        self.read(|one| one.last == Some(number))
     }
 
     /// Returns whether one that was told before an epoch is to be waited for.
@@ -62,7 +73,7 @@ mod tests {
     use super::*;
 
     fn tell(listings: &mut Listings, handle: u64, last: Option<u64>, epoch: u64) {
-        listings.begin(handle, epoch);
+        listings.begin((handle, NonZeroU32::new(handle as u32 + 10)), epoch);
         listings.end(handle, last);
     }
 
@@ -76,15 +87,21 @@ mod tests {
         assert!(!listings.given_back(70) && listings.has_unread(2));
         assert!(!listings.read_by(1) && listings.has_unread(2));
         assert!(!listings.read_by(2) && !listings.has_unread(2));
+        tell(&mut listings, 3, None, 1);
+        let asks =
+            |listings: &mut Listings, thread| listings.asked_by(NonZeroU32::new(thread).unwrap());
+        assert!(!asks(&mut listings, 12) && listings.has_unread(2));
+        assert!(!asks(&mut listings, 13) && !listings.has_unread(2));
     }
 
     #[test]
-    fn of_replies_that_end_with_one_file_the_oldest_waits_for_all() {
+    fn a_file_that_is_given_back_was_the_last_of_all_replies_that_end_with_it() {
         let mut listings = Listings::default();
         tell(&mut listings, 1, Some(70), 1);
         tell(&mut listings, 2, Some(70), 2);
-        assert!(!listings.given_back(70) && listings.has_unread(2));
-        assert!(!listings.given_back(70) && !listings.has_unread(3));
+        tell(&mut listings, 3, Some(80), 2);
+        assert!(!listings.given_back(70) && listings.has_unread(3));
+        assert!(!listings.given_back(80) && !listings.has_unread(3));
     }
 
     #[test]

@@ -34,6 +34,7 @@ impl Front {
         reply: fuser::ReplyEntry,
     ) {
         count(&self.state.asked.names);
+        self.state.notices.has_asked(request.pid());
         let (parent, name, state) = (self.state.fid(parent), name(text), &self.state);
         if let (Ok(parent), Ok(name)) = (&parent, &name)
             && let Some(found) = state.file_system.cached_entry(
@@ -65,6 +66,7 @@ impl Front {
         reply: fuser::ReplyAttr,
     ) {
         count(&self.state.asked.attributes);
+        self.state.notices.has_asked(request.pid());
         let file = self.state.fid(number);
         if let Ok(file) = file
             && let Some(found) = self.state.kept_attributes(file)
@@ -91,6 +93,9 @@ impl Front {
             return reply.fail(errno);
         }
         let is_list = [ACL_ACCESS, ACL_DEFAULT].contains(&name.as_slice());
+        if is_list {
+            self.state.notices.has_asked(request.pid());
+        }
         if let Ok(file) = file {
             // The kernel keeps access control lists as long as attributes.
             self.state.nodes(|nodes| is_list.then(|| nodes.tell_attributes(file)));

@@ -1,6 +1,7 @@
 //! The files that the kernel knows, and what it may use of them without asking.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use fulmar_client::{Stale, inode};
 use fulmar_lustre_wire::Fid;
@@ -131,8 +132,8 @@ impl Nodes {
     }
 
     /// Names of an open directory may be told to the kernel from now on.
-    pub(crate) fn begin_listing(&mut self, handle: u64) {
-        self.listings.begin(handle, self.epoch);
+    pub(crate) fn begin_listing(&mut self, handle: u64, reader: u32) {
+        self.listings.begin((handle, NonZeroU32::new(reader)), self.epoch);
     }
 
     /// Returns whether the kernel may not have read names that it was told before all were lost.
@@ -145,19 +146,20 @@ impl Nodes {
         self.listings.give_up(self.epoch);
     }
 
-    /// Forgets that the kernel has been told so often.
-    pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
-        if number == ROOT {
-            return;
+    /// Forgets that the kernel has been told so often. Returns whether a listing was waited for in vain that it has
+    /// read now.
+    pub(crate) fn forget(&mut self, number: u64, lookups: u64) -> bool {
+        let Some(node) = self.by_number.get_mut(&number).filter(|_| number != ROOT) else {
+            return false;
+        };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups > 0 {
+            return false;
         }
-        if let Some(node) = self.by_number.get_mut(&number) {
-            node.lookups = node.lookups.saturating_sub(lookups);
-            if node.lookups == 0 {
-                self.by_fid.remove(&node.fid);
-                self.by_number.remove(&number);
-                self.pages.forget(number);
-            }
-        }
+        self.by_fid.remove(&node.fid);
+        self.by_number.remove(&number);
+        self.pages.forget(number);
+        self.listings.given_back(number)
     }
 
     /// The kernel keeps nothing any more.
@@ -344,14 +346,30 @@ mod tests {
     fn replies_of_earlier_epochs_are_waited_for() {
         let mut nodes = Nodes::new(TOP);
         nodes.keeps_names = true;
-        nodes.begin_listing(1);
+        nodes.begin_listing(1, 0);
         nodes.tell(A, BOTH);
         assert!(!nodes.has_unread_listings());
         nodes.lose(&[Stale::Names(A)]);
         assert!(nodes.has_unread_listings());
-        nodes.begin_listing(2);
+        nodes.begin_listing(2, 0);
         nodes.listings.read_by(1);
         assert!(!nodes.has_unread_listings());
+    }
+
+    #[test]
+    fn a_file_that_was_told_more_often_than_it_is_given_back_does_not_say_what_was_read() {
+        let mut nodes = Nodes::new(TOP);
+        nodes.keeps_names = true;
+        let (number, _) = nodes.tell(A, BOTH);
+        nodes.begin_listing(1, 0);
+        nodes.tell(B, BOTH);
+        nodes.tell(A, Kept::default());
+        nodes.listings.end(1, Some(number));
+        nodes.lose(&[Stale::Names(B)]);
+        // The kernel may have had no memory for what it was told first.
+        assert!(!nodes.forget(number, 1) && nodes.has_unread_listings());
+        nodes.give_up_listings();
+        assert!(nodes.forget(number, 1) && !nodes.has_unread_listings());
     }
 
     #[test]

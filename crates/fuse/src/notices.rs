@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -144,11 +145,16 @@ impl Notices {
 
     /// The kernel has given a file back.
     pub(crate) fn forget(&self, number: u64, lookups: u64) {
-        let was_late = self.nodes(|nodes| {
-            nodes.forget(number, lookups);
-            lookups == 1 && nodes.listings.given_back(number)
-        });
-        if was_late {
+        if self.nodes(|nodes| nodes.forget(number, lookups)) {
+            self.drop_names();
+        }
+    }
+
+    /// A thread asks for something else than to read a directory: it has read what it was told of one. `0` is one that is not
+    /// visible.
+    pub(crate) fn has_asked(&self, thread: u32) {
+        let Some(thread) = NonZeroU32::new(thread) else { return };
+        if self.nodes(|nodes| nodes.listings.asked_by(thread)) {
             self.drop_names();
         }
     }
