@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
 use fulmar_lnd::{Closed, DialError, Need, Stream};
-use fulmar_lnet::{Event, MdId, PingReply, QueryId, ServiceId};
+use fulmar_lnet::{Event, EventDone, MdId, PingReply, QueryId, ServiceId};
 use fulmar_node::{Node as Machine, Output};
 use smallvec::SmallVec;
 
@@ -224,9 +224,15 @@ impl Core {
     /// Takes an event of a closed service. It is not handled, and the machine is notified at once.
     fn not_handled(&mut self, now: Time, delivery: Delivery, actions: &mut Actions) {
         if let Some(done) = delivery.event.done {
-            self.machine.handle_event_done(now, done);
+            self.event_done(now, done);
         }
         actions.rare().unclaimed.push(delivery);
+    }
+
+    /// The handler of an event has returned, or there is none any more.
+    pub(crate) fn event_done(&mut self, now: Time, done: EventDone) {
+        self.taps.all().for_each(|tap| tap.handled(done));
+        self.machine.handle_event_done(now, done);
     }
 
     /// Requests an earlier call, if the machine has an earlier deadline.
@@ -254,8 +260,7 @@ impl Core {
             self.dialled(now, &conn, Err(errno), actions);
         }
         for done in report.handled {
-            self.taps.all().for_each(|tap| tap.handled(done));
-            self.machine.handle_event_done(now, done);
+            self.event_done(now, done);
         }
     }
 

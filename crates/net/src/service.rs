@@ -135,7 +135,7 @@ impl Service {
         // A node that has ended has no services.
         let _ = self.node.turn(|core, now, _| {
             for done in handled {
-                core.machine.handle_event_done(now, done);
+                core.event_done(now, done);
             }
             core.machine.service(now, self.id).close()
         });

@@ -20,7 +20,7 @@ pub trait Tap: fmt::Debug + Send + Sync {
     fn crossing(&self, machine: &Machine, crossing: &Crossing);
     /// An event is passed to its handler.
     fn event(&self, event: &Event);
-    /// The handler of an event has returned, and the machine is notified next.
+    /// The handler of an event has returned, or its service is closed, and the machine is notified next.
     fn handled(&self, done: EventDone);
 }
 

@@ -6,6 +6,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -341,6 +342,58 @@ fn a_handler_may_close_its_service_and_stop_its_node() {
     a.node.stop();
     drop((a, b, dropped, runtime));
     nothing_left_since(before);
+}
+
+/// Records the events that are to be reported done, and those that were.
+#[derive(Debug, Default)]
+struct Record {
+    events: AtomicU64,
+    handled: AtomicU64,
+}
+
+impl Tap for Record {
+    fn posted(&self, _: &Op, _: Result<MdId, Errno>) {}
+
+    fn crossing(&self, _: &Machine, _: &Crossing) {}
+
+    fn event(&self, event: &Event) {
+        self.events.fetch_add(event.done.is_some().into(), Ordering::Relaxed);
+    }
+
+    fn handled(&self, _: EventDone) {
+        self.handled.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_observer_learns_that_events_of_a_closed_service_are_done() {
+    let _guard = alone();
+    let (runtime, others) = (Runtime::new(Some(2)).unwrap(), Runtime::new(Some(1)).unwrap());
+    let record = Arc::new(Record::default());
+    let server = Host::start_with(&runtime, |options| options.tap = Some(record.clone()));
+    // So many that each thread has connections with some.
+    let senders: Vec<Host> = (0..16).map(|_| Host::start(&others)).collect();
+    for sender in &senders {
+        sender.admin.ping(server.id(), None, PATIENCE).unwrap();
+    }
+    let (release, released) = channel();
+    let released = Mutex::new(released);
+    let handler =
+        move |_: &Service, _: &mut Vec<Delivery>| released.lock().unwrap().recv().unwrap();
+    let service = serve(&server.node, &Buffer::new(8), Arc::new(handler));
+    // One thread waits in the handler, and the other one receives what comes to it.
+    let puts: Vec<_> =
+        senders.iter().map(|sender| sender.put(server.id(), 7, Buffer::new(8))).collect();
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    eventually("an event that waits", || count(&record.events) >= 2);
+    service.close();
+    release.send(()).unwrap();
+    for put in &puts {
+        put.wait(EventKind::Send);
+    }
+    eventually("all events are done", || count(&record.handled) == count(&record.events));
+    server.node.stop();
+    senders.iter().for_each(|sender| sender.node.stop());
 }
 
 /// Opens a service that takes whatever is stored at the tests' portal.
