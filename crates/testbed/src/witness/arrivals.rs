@@ -117,12 +117,13 @@ impl Arrivals {
         }
         let (arrival, handles) = self.events_match_received_messages(event)?;
         self.nothing_arrives_twice(&handles, event)?;
-        // If the PUT is ambiguous, each candidate may be acknowledged.
+        // If the PUT is ambiguous, each candidate may be acknowledged, and its handler may have returned.
+        let handling = event.done.filter(|_| handles.len() == 1);
         for handle in handles.into_iter().filter(|_| event.status.is_ok()) {
             let key = (handle, event.match_bits);
-            let due = Due { accepted: Some(event.mlength), handling: event.done };
+            let due = Due { accepted: Some(event.mlength), handling };
             self.due.entry(key).or_default().push(due);
-            if let Some(done) = event.done {
+            if let Some(done) = handling {
                 self.handling.entry(done).or_default().push(key);
             }
         }

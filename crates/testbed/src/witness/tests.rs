@@ -279,6 +279,25 @@ fn either_of_two_identical_puts_may_be_acknowledged() {
 }
 
 #[test]
+fn the_handlers_of_two_identical_puts_may_return_in_either_order() {
+    let other = Handle { object: 6, ..HANDLE };
+    let body = |ack| Body::Put { ack, match_bits: 7, header_data: 0, portal: 41, offset: 0 };
+    let mut arrivals = Arrivals::new(CALM);
+    for (conn, handle) in [(1, HANDLE), (2, other)] {
+        arrivals.received(ConnId(conn), (nid(1), nid(2)), &header(2, 1, body(handle)));
+    }
+    // The one that was received last may be the first with an event.
+    for done in [EventDone(1), EventDone(2)] {
+        arrivals.put(&Event { done: Some(done), ..put_event(0) }).unwrap();
+    }
+    for (done, handle) in [(EventDone(2), HANDLE), (EventDone(1), other)] {
+        arrivals.handled(done);
+        let ack = Body::Ack { handle, match_bits: 7, accepted: 100 };
+        arrivals.answered(&header(1, 2, ack), nid(2), &Names).unwrap();
+    }
+}
+
+#[test]
 fn an_answer_returns_on_the_path_of_its_request() {
     let mut arrivals = Arrivals::new(CALM);
     arrivals.received(CONN, (nid(1), nid(2)), &header(9, 1, get()));
