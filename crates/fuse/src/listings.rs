@@ -3,8 +3,6 @@
 //! The kernel gives each name of such a reply the epoch of when it reads it, and not that of when it has asked. So
 //! before all names are dropped, it has to have read the replies in which names were told to keep before.
 
-use std::num::NonZeroU32;
-
 /// The replies, in the order of their epochs. Bounded by the directories that are open: each is read by one
 /// request after the other.
 #[derive(Debug, Default)]
@@ -14,8 +12,8 @@ pub(crate) struct Listings(Vec<Listing>);
 struct Listing {
     /// The open directory.
     handle: u64,
-    /// The thread that reads it, if that is visible.
-    reader: Option<NonZeroU32>,
+    /// The thread that reads it; 0 if that is not visible.
+    reader: u32,
     /// The last file in it, if the kernel gives that one back.
     last: Option<u64>,
     epoch: u64,
@@ -25,7 +23,7 @@ struct Listing {
 
 impl Listings {
     /// A reply is made, which may tell names from now on.
-    pub(crate) fn begin(&mut self, (handle, reader): (u64, Option<NonZeroU32>), epoch: u64) {
+    pub(crate) fn begin(&mut self, (handle, reader): (u64, u32), epoch: u64) {
         self.0.push(Listing { handle, reader, last: None, epoch, is_late: false });
     }
 
@@ -42,8 +40,8 @@ impl Listings {
     }
 
     /// A thread asks for something else: it has read what it was told. Returns whether that was waited for in vain.
-    pub(crate) fn asked_by(&mut self, thread: NonZeroU32) -> bool {
-        self.read(|one| one.reader == Some(thread))
+    pub(crate) fn asked_by(&mut self, thread: u32) -> bool {
+        self.read(|one| one.reader != 0 && one.reader == thread)
     }
 
     fn read(&mut self, is_read: impl Fn(&Listing) -> bool) -> bool {
@@ -73,7 +71,7 @@ mod tests {
     use super::*;
 
     fn tell(listings: &mut Listings, handle: u64, last: Option<u64>, epoch: u64) {
-        listings.begin((handle, NonZeroU32::new(handle as u32 + 10)), epoch);
+        listings.begin((handle, handle as u32 + 10), epoch);
         listings.end(handle, last);
     }
 
@@ -88,10 +86,10 @@ mod tests {
         assert!(!listings.read_by(1) && listings.has_unread(2));
         assert!(!listings.read_by(2) && !listings.has_unread(2));
         tell(&mut listings, 3, None, 1);
-        let asks =
-            |listings: &mut Listings, thread| listings.asked_by(NonZeroU32::new(thread).unwrap());
-        assert!(!asks(&mut listings, 12) && listings.has_unread(2));
-        assert!(!asks(&mut listings, 13) && !listings.has_unread(2));
+        assert!(!listings.asked_by(12) && listings.has_unread(2));
+        assert!(!listings.asked_by(13) && !listings.has_unread(2));
+        listings.begin((4, 0), 1);
+        assert!(!listings.asked_by(0) && listings.has_unread(2), "any thread may be that one");
     }
 
     #[test]

@@ -34,8 +34,8 @@ impl Front {
         reply: fuser::ReplyEntry,
     ) {
         count(&self.state.asked.names);
-        self.state.notices.has_asked(request.pid());
-        let (parent, name, state) = (self.state.fid(parent), name(text), &self.state);
+        let (parent, name, state) =
+            (self.state.fid_asked(request, parent), name(text), &self.state);
         if let (Ok(parent), Ok(name)) = (&parent, &name)
             && let Some(found) = state.file_system.cached_entry(
                 || caller(request, 0),
@@ -66,8 +66,7 @@ impl Front {
         reply: fuser::ReplyAttr,
     ) {
         count(&self.state.asked.attributes);
-        self.state.notices.has_asked(request.pid());
-        let file = self.state.fid(number);
+        let file = self.state.fid_asked(request, number);
         if let Ok(file) = file
             && let Some(found) = self.state.kept_attributes(file)
         {
@@ -88,14 +87,16 @@ impl Front {
         reply: fuser::ReplyXattr,
     ) {
         count(&self.state.asked.lists);
-        let (file, name) = (self.state.fid(number), name.as_bytes().to_vec());
+        let name = name.as_bytes().to_vec();
         if let Err(errno) = self.state.check_xattr(&name) {
             return reply.fail(errno);
         }
         let is_list = [ACL_ACCESS, ACL_DEFAULT].contains(&name.as_slice());
-        if is_list {
-            self.state.notices.has_asked(request.pid());
-        }
+        let file = match is_list {
+            true => self.state.fid_asked(request, number),
+            // A label may be read in the middle of a listing.
+            false => self.state.fid(number),
+        };
         if let Ok(file) = file {
             // The kernel keeps access control lists as long as attributes.
             self.state.nodes(|nodes| is_list.then(|| nodes.tell_attributes(file)));

@@ -1,7 +1,6 @@
 //! The files that the kernel knows, and what it may use of them without asking.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
 use fulmar_client::{Stale, inode};
 use fulmar_lustre_wire::Fid;
@@ -133,7 +132,7 @@ impl Nodes {
 
     /// Names of an open directory may be told to the kernel from now on.
     pub(crate) fn begin_listing(&mut self, handle: u64, reader: u32) {
-        self.listings.begin((handle, NonZeroU32::new(reader)), self.epoch);
+        self.listings.begin((handle, reader), self.epoch);
     }
 
     /// Returns whether the kernel may not have read names that it was told before all were lost.

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -150,13 +149,15 @@ impl Notices {
         }
     }
 
-    /// A thread asks for something else than to read a directory: it has read what it was told of one. `0` is one that is not
-    /// visible.
-    pub(crate) fn has_asked(&self, thread: u32) {
-        let Some(thread) = NonZeroU32::new(thread) else { return };
-        if self.nodes(|nodes| nodes.listings.asked_by(thread)) {
+    /// Returns the file with a number, of which a thread wants to know something else than names in it: the thread has read
+    /// what it was told of a directory.
+    pub(crate) fn asked(&self, number: u64, thread: u32) -> Option<Fid> {
+        let (file, was_late) =
+            self.nodes(|nodes| (nodes.fid(number), nodes.listings.asked_by(thread)));
+        if was_late {
             self.drop_names();
         }
+        file
     }
 
     /// The kernel has read what it was told of an open directory.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_client::{Attributes, Caller, FileSystem, inode};
 use fulmar_lustre_wire::Fid;
-use fuser::{FileAttr, Generation};
+use fuser::{FileAttr, Generation, Request};
 
 use crate::asked::Counts;
 use crate::attributes::file_attr;
@@ -72,6 +72,15 @@ impl State {
     /// Returns the file with a number.
     pub(crate) fn fid(&self, number: fuser::INodeNo) -> Result<Fid, Errno> {
         self.nodes(|nodes| nodes.fid(number.0)).ok_or(Errno::ESTALE)
+    }
+
+    /// The same if a request asks for a name in it or for its attributes.
+    pub(crate) fn fid_asked(
+        &self,
+        request: &Request,
+        number: fuser::INodeNo,
+    ) -> Result<Fid, Errno> {
+        self.notices.asked(number.0, request.pid()).ok_or(Errno::ESTALE)
     }
 
     /// Returns what the kernel is told of a file that it gets to know, and asks again each time.
