@@ -263,15 +263,22 @@ fn an_ack_follows_the_handler_with_the_accepted_length() {
     broken(14, answered(&mut arrived(&[1]), ack(100)));
 }
 
-#[test]
-fn either_of_two_identical_puts_may_be_acknowledged() {
-    let other = Handle { object: 6, ..HANDLE };
+const OTHER: Handle = Handle { object: 6, ..HANDLE };
+
+/// Two PUTs that differ in the handle for their ACK were received from 2 on two connections.
+fn identical() -> Arrivals {
     let body = |ack| Body::Put { ack, match_bits: 7, header_data: 0, portal: 41, offset: 0 };
     let mut arrivals = Arrivals::new(CALM);
-    for (conn, handle) in [(1, HANDLE), (2, other)] {
+    for (conn, handle) in [(1, HANDLE), (2, OTHER)] {
         arrivals.received(ConnId(conn), (nid(1), nid(2)), &header(2, 1, body(handle)));
     }
-    for handle in [other, HANDLE] {
+    arrivals
+}
+
+#[test]
+fn either_of_two_identical_puts_may_be_acknowledged() {
+    let mut arrivals = identical();
+    for handle in [OTHER, HANDLE] {
         arrivals.put(&put_event(0)).unwrap();
         let ack = Body::Ack { handle, match_bits: 7, accepted: 100 };
         arrivals.answered(&header(1, 2, ack), nid(2), &Names).unwrap();
@@ -280,17 +287,12 @@ fn either_of_two_identical_puts_may_be_acknowledged() {
 
 #[test]
 fn the_handlers_of_two_identical_puts_may_return_in_either_order() {
-    let other = Handle { object: 6, ..HANDLE };
-    let body = |ack| Body::Put { ack, match_bits: 7, header_data: 0, portal: 41, offset: 0 };
-    let mut arrivals = Arrivals::new(CALM);
-    for (conn, handle) in [(1, HANDLE), (2, other)] {
-        arrivals.received(ConnId(conn), (nid(1), nid(2)), &header(2, 1, body(handle)));
-    }
+    let mut arrivals = identical();
     // The one that was received last may be the first with an event.
     for done in [EventDone(1), EventDone(2)] {
         arrivals.put(&Event { done: Some(done), ..put_event(0) }).unwrap();
     }
-    for (done, handle) in [(EventDone(2), HANDLE), (EventDone(1), other)] {
+    for (done, handle) in [(EventDone(2), HANDLE), (EventDone(1), OTHER)] {
         arrivals.handled(done);
         let ack = Body::Ack { handle, match_bits: 7, accepted: 100 };
         arrivals.answered(&header(1, 2, ack), nid(2), &Names).unwrap();
