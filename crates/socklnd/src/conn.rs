@@ -21,6 +21,16 @@ pub(crate) struct Conn {
     pub(crate) tx: Tx,
 }
 
+impl Conn {
+    /// Returns when its peer was last heard on it, if it is open.
+    pub(crate) fn heard(&self) -> Time {
+        match &self.phase {
+            Phase::Open(open) => open.rx.last(),
+            Phase::Dialling(_) | Phase::Calling(..) | Phase::Called(..) => Time::ZERO,
+        }
+    }
+}
+
 /// ```text
 /// we dial    Dialling -- connected --> Calling -- agreed --> Open
 /// they dial                            Called --- agreed --> Open

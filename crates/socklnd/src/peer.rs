@@ -114,8 +114,9 @@ pub(crate) struct Dialler {
     pub(crate) deadline: Time,
     /// How often this round was restarted without delay.
     instant_retries: u32,
-    /// Number of consecutive NONE answers of the peer.
+    /// Number of consecutive NONE answers of the peer, and when the first one came.
     refusals: u32,
+    pub(crate) refused_since: Option<Time>,
     /// The delay after the last failure.
     interval: Duration,
     /// Until then the peer is dialled every few seconds, even without messages.
@@ -270,6 +271,11 @@ impl Peer {
         self.links.iter().filter(|link| link.retired.is_some())
     }
 
+    /// Returns when connections were last retired, of those that still are.
+    pub(crate) fn retired_at(&self) -> Option<Time> {
+        self.links.iter().filter_map(|link| link.retired).max()
+    }
+
     /// Returns the number of connections for new messages that carry sent bulk.
     pub(crate) fn bulk_out(&self) -> usize {
         self.active().filter(|link| link.kind == ConnKind::BULK_OUT).count()
@@ -295,14 +301,18 @@ impl Dialler {
     /// Records that a connection was opened, by either side.
     pub(crate) fn succeeded(&mut self) {
         self.interval = Duration::ZERO;
-        self.refusals = 0;
+        self.forget_refusals();
         self.calm_down();
     }
 
-    /// Records a NONE answer of the peer, and returns the number of consecutive ones.
-    pub(crate) fn refused(&mut self) -> u32 {
+    /// Records a NONE answer of the peer.
+    pub(crate) fn refused(&mut self, now: Time) {
         self.refusals = self.refusals.saturating_add(1);
-        self.refusals
+        self.refused_since.get_or_insert(now);
+    }
+
+    pub(crate) fn forget_refusals(&mut self) {
+        (self.refusals, self.refused_since) = (0, None);
     }
 
     /// Starts to dial the peer every few seconds for a while.

@@ -122,11 +122,9 @@ impl Socklnd {
                 self.dial_again(now, key);
             }
             AnswerJudgement::Refused => {
-                let refusals = peer.dialler.refused();
+                peer.dialler.refused(now);
                 self.close_conn(id, false);
-                if refusals >= REFUSALS_BEFORE_CLOSING {
-                    self.close_retired(now, key);
-                }
+                self.look_at_retired(now, key);
                 self.postpone(now, key);
             }
         }
@@ -249,9 +247,6 @@ fn dial_error(down: bool, errno: Errno) -> SendError {
 }
 
 /// Timeout of one attempt on a path with known problems: TCP sends two SYNs within it.
-const ATTEMPT_MAX: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 /// Interval between the starts of such attempts.
 const URGENT_PAUSE: Duration = Duration::from_secs(1);
-/// The first refusals may come from a peer that is dialling itself, and whose SYN may be waiting
-/// for its retransmission: this many fit into [`ATTEMPT_MAX`].
-const REFUSALS_BEFORE_CLOSING: u32 = 12;

@@ -15,6 +15,7 @@ use fulmar_base::{ConnId, Errno, Time};
 use fulmar_lnd::{Notice, Output, PathState};
 use fulmar_lnet_wire::Nid;
 
+use super::dial::ATTEMPT_MAX;
 use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
 use crate::peer::{Dialling, PeerKey};
@@ -103,12 +104,7 @@ impl Socklnd {
             && peer.retired().any(|link| link.retired.as_ref().is_some_and(blinked))
         {
             // TCP will soon retransmit lost data; new connections would not be faster.
-            for link in &mut peer.links {
-                link.retired = link.retired.filter(|since| !blinked(since));
-            }
-            peer.dialler.returning = false;
-            self.tell(key, PathState::Up);
-            self.flush_queue(now, &key);
+            self.use_again(now, key, blinked);
             return self.settle(now, key);
         }
         if peer.dialler.returning || !peer.queue.is_empty() {
@@ -170,6 +166,10 @@ impl Socklnd {
                 self.timers.set(Timer::Conn(link.conn), now + RETIRED_LOOK);
             }
         }
+        if retired > 0 {
+            // Earlier ones say nothing about the path that has failed now.
+            peer.dialler.forget_refusals();
+        }
         self.counters.retired += retired;
         let set = 1 + (2 * usual + peer.more_out) as usize;
         let excess = peer.links.len().saturating_sub(SETS_MAX * set);
@@ -212,19 +212,50 @@ impl Socklnd {
         }
     }
 
-    /// Closes connections that the peer may count against its limit.
-    pub(super) fn close_retired(&mut self, now: Time, key: PeerKey) {
+    /// Handles that a peer refuses a new connection: perhaps it counts the retired ones, since its TCP is silent
+    /// for as long as the outage has lasted. What it had to send on them would be lost if they were closed now.
+    pub(super) fn look_at_retired(&mut self, now: Time, key: PeerKey) {
+        let Some(peer) = self.peers.get(&key) else { return };
+        let (Some(refused), Some(retired)) = (peer.dialler.refused_since, peer.retired_at()) else {
+            return;
+        };
+        let last = peer.retired().filter(|link| link.retired == Some(retired));
+        if last.into_iter().any(|link| self.conns[&link.conn].heard() > retired + LATE_MAX) {
+            // TCP has recovered on one of them, and does so on the others.
+            return self.use_again(now, key, |since| *since == retired);
+        }
+        let outage = refused.since(retired).min(OUTAGE_MAX);
+        if now.since(refused) >= outage + ATTEMPT_MAX {
+            self.close_retired(key);
+        }
+    }
+
+    /// Uses retired connections again.
+    fn use_again(&mut self, now: Time, key: PeerKey, which: impl Fn(&Time) -> bool) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        for link in &mut peer.links {
+            link.retired = link.retired.filter(|since| !which(since));
+        }
+        peer.dialler.returning = false;
+        self.tell(key, PathState::Up);
+        self.flush_queue(now, &key);
+    }
+
+    fn close_retired(&mut self, key: PeerKey) {
         let Some(peer) = self.peers.get(&key) else { return };
         let retired: Vec<_> = peer.retired().map(|link| link.conn).collect();
         for conn in retired {
             self.drop_link(&key, conn, Cause::Spent, true);
         }
-        self.settle(now, key);
     }
 }
 
 /// A link outage shorter than this is ignored: TCP then waits at most about as long again.
 const BLINK: Duration = Duration::from_secs(2);
+/// The TCP of a peer is waited for as if the outage had lasted no longer than this.
+const OUTAGE_MAX: Duration = Duration::from_secs(16);
+/// How late this node may read what had arrived before an outage.
+const LATE_MAX: Duration = Duration::from_secs(1);
 /// How many sets of connections with one peer are kept when paths fail repeatedly.
 const SETS_MAX: usize = 8;
 /// How soon a retired connection that cannot be replaced is checked again.

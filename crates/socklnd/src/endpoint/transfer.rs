@@ -96,10 +96,7 @@ impl Socklnd {
     /// otherwise it would have to be reset for every message.
     pub(super) fn handle_keepalive_timer(&mut self, now: Time, key: PeerKey) {
         let Some(peer) = self.peers.get(&key) else { return };
-        let alive = |conn: &Conn| match &conn.phase {
-            Phase::Open(open) => open.rx.last().max(conn.tx.progress()),
-            Phase::Dialling(_) | Phase::Calling(..) | Phase::Called(..) => Time::ZERO,
-        };
+        let alive = |conn: &Conn| conn.heard().max(conn.tx.progress());
         let last = peer.links.iter().map(|link| alive(&self.conns[&link.conn])).max();
         let quiet_until = last.unwrap_or(now) + self.config.keepalive;
         if quiet_until > now {

@@ -159,26 +159,99 @@ fn a_peer_that_only_dialled_us_is_dialled_after_a_stall() {
     script.dialled();
 }
 
+/// Has a peer refuse an attempt, and returns the actions after it.
+fn refuse(script: &mut Script, dial: ConnId) -> Vec<Output> {
+    script.connected(dial);
+    script.answer(dial, &hello(HIGH, ConnKind::NONE, Version::V3));
+    let mut actions = script.actions();
+    assert_eq!(actions.remove(0), close(dial));
+    actions
+}
+
+/// Has a peer refuse an attempt, and returns the next one.
+fn refused(script: &mut Script, dial: ConnId) -> ConnId {
+    assert_eq!(refuse(script, dial), []);
+    script.wait(Duration::from_millis(250));
+    script.dialled()
+}
+
+/// Lets an outage last. Returns the attempt that is under way then.
+fn outage(script: &mut Script, mut dial: ConnId, seconds: u64) -> ConnId {
+    let end = script.now + Duration::from_secs(seconds);
+    while script.now < end {
+        script.wait(Duration::from_millis(500));
+        for deed in script.actions() {
+            if let Output::Stream(Stream::Dial { conn, .. }) = deed {
+                dial = conn;
+            }
+        }
+    }
+    dial
+}
+
 #[test]
 fn retired_connections_are_closed_if_the_peer_counts_them() {
     let mut script = Script::new();
     let (all, mut dial) = stalled(&mut script);
-    let none = hello(HIGH, ConnKind::NONE, Version::V3);
     // The peer may be dialling itself for as long as one attempt takes.
-    for _ in 0..11 {
-        script.connected(dial);
-        script.answer(dial, &none);
-        script.expect(close(dial));
-        script.wait(Duration::from_millis(250));
-        dial = script.dialled();
+    for _ in 0..12 {
+        dial = refused(&mut script, dial);
     }
-    script.connected(dial);
-    script.answer(dial, &none);
-    let expected = [dial, all[0], all[1], all[2]].map(close);
-    assert_eq!(script.actions(), expected);
+    assert_eq!(refuse(&mut script, dial), all.map(close));
     script.wait_secs(1);
     script.opens(HIGH, ConnKind::CONTROL);
     assert!(script.outputs().contains(&path(PathState::Up)));
+}
+
+#[test]
+fn retired_connections_are_not_closed_before_the_tcp_of_the_peer_has_tried_again() {
+    for (seconds, refusals) in [(8, 45), (16, 76), (40, 76)] {
+        let mut script = Script::new();
+        let (all, dial) = stalled(&mut script);
+        // It had arrived before, and is read now.
+        script.wait(Duration::from_millis(100));
+        script.feed(all[1], &noop([0, 1]));
+        let mut dial = outage(&mut script, dial, seconds);
+        for _ in 0..refusals {
+            dial = refused(&mut script, dial);
+        }
+        assert_eq!(refuse(&mut script, dial), all.map(close), "{seconds} s");
+    }
+}
+
+#[test]
+fn retired_connections_are_used_again_if_the_peer_counts_them_and_is_heard_on_one() {
+    let mut script = Script::new();
+    let (all, dial) = stalled(&mut script);
+    let dial = outage(&mut script, dial, 8);
+    script.send(HIGH, 2, 0);
+    let dial = refused(&mut script, dial);
+    script.feed(all[1], &noop([0, 1]));
+    script.connected(dial);
+    script.answer(dial, &hello(HIGH, ConnKind::NONE, Version::V3));
+    let (news, actions) = news_and_deeds(&mut script);
+    assert_eq!((news, &actions[0]), (vec![PathState::Up], &close(dial)));
+    let [Output::Stream(Stream::Write { conn, .. })] = actions[1..] else { panic!("{actions:#?}") };
+    assert_eq!(conn, all[0], "what has waited is sent");
+    script.wait_secs(10);
+    script.expect_nothing();
+    assert_eq!(script.machine.conns().len(), 3);
+}
+
+#[test]
+fn refusals_before_an_outage_say_nothing_about_it() {
+    let mut script = Script::new();
+    let (all, mut dial) = stalled(&mut script);
+    for _ in 0..8 {
+        dial = refused(&mut script, dial);
+    }
+    script.feed(all[1], &noop([0, 1]));
+    refuse(&mut script, dial);
+    script.wait_secs(10);
+    script.machine.handle_stalled(script.now, all[2]);
+    let dial = script.dialled();
+    refused(&mut script, dial);
+    assert_eq!(script.machine.conns().len(), 3, "none is closed");
 }
 
 #[test]
