@@ -280,7 +280,7 @@ impl Drive<'_> {
         while let active @ 1.. = self.session.active()? {
             if self.clock.now() >= patient_until {
                 remarks.push(format!(
-                    "{active} clients still had RPCs in flight {} s after the stop",
+                    "clients with RPCs in flight {} s after the stop: {active}",
                     GRACE.as_secs()
                 ));
                 break;
