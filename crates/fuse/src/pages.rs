@@ -106,10 +106,10 @@ impl Pages {
         }
     }
 
-    /// Returns what a request has come to.
+    /// Returns what a request has come to. One that is not known any more is not waited for: the mount has ended.
     pub(crate) fn state(&self, file: u64, fill: u64) -> Found {
         let fill = self.files.get(&file).and_then(|pages| pages.fills.get(&fill));
-        fill.map_or(Found::Nothing, |fill| fill.state)
+        fill.map_or(Found::Unprotected, |fill| fill.state)
     }
 
     /// The reply to a request is written.
@@ -278,6 +278,20 @@ mod tests {
             assert_eq!(pages.state(7, fill), state);
         }
         assert!(pages.concerns(7));
+    }
+
+    #[test]
+    fn a_request_of_a_mount_that_has_ended_is_not_tried_again() {
+        let mut pages = Pages::default();
+        let fill = pages.begin(7, 0..4096);
+        pages.attempt(7, fill);
+        assert_eq!(pages.state(7, fill), Found::Nothing);
+        pages = Pages::default();
+        pages.attempt(7, fill);
+        pages.found(7, fill, true);
+        assert_ne!(pages.state(7, fill), Found::Nothing);
+        pages.end(7, fill);
+        assert!(!pages.lose(7) && pages.files.is_empty());
     }
 
     #[test]
