@@ -64,7 +64,7 @@ fn each_node_pings_and_discovers_the_other() {
     let runtime = Runtime::new(Some(2)).unwrap();
     let (a, b) = (Host::start(&runtime), Host::start(&runtime));
     for (from, to) in [(&a, &b), (&b, &a)] {
-        let reply = from.admin.ping(to.id(), None, PATIENCE).unwrap();
+        let reply = from.admin.ping(to.id(), None, Duration::from_secs(5)).unwrap();
         assert_eq!((reply.pid, reply.nids), (to.id().pid, vec![to.nid]));
         let reply = from.admin.discover(to.nid, true).unwrap();
         assert_eq!(reply.primary, to.nid);

@@ -5,8 +5,9 @@ mod common;
 
 use std::io::Write;
 use std::process::Command;
+use std::time::Duration;
 
-use common::{Host, PATIENCE, pattern};
+use common::{Host, pattern};
 use fulmar_lnet::{EventKind, MdOptions};
 use fulmar_net::{Buffer, Runtime};
 
@@ -39,7 +40,7 @@ fn talk() {
     let runtime = Runtime::new(Some(2)).unwrap();
     let a = Host::start_at(&runtime, "fd00::1".parse().unwrap(), |_| ());
     let b = Host::start_at(&runtime, "fd00::2".parse().unwrap(), |_| ());
-    let reply = a.admin.ping(b.id(), None, PATIENCE).unwrap();
+    let reply = a.admin.ping(b.id(), None, Duration::from_secs(5)).unwrap();
     assert_eq!(reply.nids, [b.nid]);
     b.admin.discover(a.nid, true).unwrap();
     common::eventually("three connections", || b.admin.connections().len() == 3);

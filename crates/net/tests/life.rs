@@ -163,7 +163,7 @@ fn silent_and_babbling_callers_are_sent_away() {
     let mut babbling = TcpStream::connect(at).unwrap();
     babbling.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
     let peer = Host::start(&runtime);
-    peer.admin.ping(host.id(), None, PATIENCE).unwrap();
+    peer.admin.ping(host.id(), None, Duration::from_secs(5)).unwrap();
     for stream in silent.iter_mut().chain([&mut babbling]) {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let end = stream.read(&mut [0; 64]);
@@ -180,7 +180,7 @@ fn interfaces_come_and_go_while_the_node_runs() {
     let _guard = alone();
     let runtime = Runtime::new(Some(2)).unwrap();
     let (a, b) = (Host::start(&runtime), Host::start(&runtime));
-    a.admin.ping(b.id(), None, PATIENCE).unwrap();
+    a.admin.ping(b.id(), None, Duration::from_secs(5)).unwrap();
     let second = address();
     for _ in 0..3 {
         let nid = b.admin.add_ni(NiOptions::at(second)).unwrap();
@@ -189,14 +189,14 @@ fn interfaces_come_and_go_while_the_node_runs() {
         let id = ProcessId::lustre(nid);
         // It was lost a moment ago and is not called again at once.
         eventually("an answer", || a.admin.ping(id, None, Duration::from_secs(5)).is_ok());
-        let reply = a.admin.ping(id, None, PATIENCE).unwrap();
+        let reply = a.admin.ping(id, None, Duration::from_secs(5)).unwrap();
         assert_eq!(reply.nids, [b.nid, nid, other]);
         b.admin.remove_ni(nid).unwrap();
         assert!(TcpStream::connect((second, PORT)).is_ok(), "another interface has the address");
         b.admin.remove_ni(other).unwrap();
         let error = TcpStream::connect((second, PORT)).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
-        a.admin.ping(b.id(), None, PATIENCE).unwrap();
+        a.admin.ping(b.id(), None, Duration::from_secs(5)).unwrap();
     }
     assert_eq!(b.admin.remove_ni(Nid::of_ip(Net::TCP, second)), Err(Errno::ENOENT));
     a.node.stop();
@@ -251,8 +251,8 @@ fn a_node_that_takes_no_calls_makes_them() {
     });
     let host = Host::start(&runtime);
     assert!(TcpStream::connect((deaf.nid.ip().unwrap(), PORT)).is_err());
-    deaf.admin.ping(host.id(), None, PATIENCE).unwrap();
-    host.admin.ping(deaf.id(), None, PATIENCE).unwrap();
+    deaf.admin.ping(host.id(), None, Duration::from_secs(5)).unwrap();
+    host.admin.ping(deaf.id(), None, Duration::from_secs(5)).unwrap();
     deaf.node.stop();
     host.node.stop();
 }
@@ -291,7 +291,7 @@ fn a_panic_costs_one_node_and_a_handler_only_itself() {
     assert_eq!(b.node.wait().unwrap_err().what, "this is a test");
     assert!(TcpStream::connect((b.nid.ip().unwrap(), PORT)).is_err(), "it accepts nothing");
     assert!(a.admin.failure().is_none() && c.admin.failure().is_none());
-    a.admin.ping(c.id(), None, PATIENCE).unwrap();
+    a.admin.ping(c.id(), None, Duration::from_secs(5)).unwrap();
     for host in [a, b, c] {
         host.node.stop();
     }

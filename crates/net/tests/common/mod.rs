@@ -16,7 +16,7 @@ pub const PORT: u16 = 9988;
 /// Where the tests store and fetch.
 pub const PORTAL: u32 = 9;
 /// Longer than anything takes that works.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A node with one network interface, and a service.
 pub struct Host {
