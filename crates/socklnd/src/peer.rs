@@ -311,6 +311,7 @@ impl Dialler {
         self.refused_since.get_or_insert(now);
     }
 
+    /// The next refusal is the first of a new row.
     pub(crate) fn forget_refusals(&mut self) {
         (self.refusals, self.refused_since) = (0, None);
     }

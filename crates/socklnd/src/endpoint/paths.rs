@@ -213,7 +213,8 @@ impl Socklnd {
     }
 
     /// Handles that a peer refuses a new connection: perhaps it counts the retired ones, since its TCP is silent
-    /// for as long as the outage has lasted. What it had to send on them would be lost if they were closed now.
+    /// for as long as the outage has lasted. What it had to send on them would be lost if they were closed now. The first
+    /// refusals may also come from a peer that is dialling itself, and whose SYN waits for its retransmission.
     pub(super) fn look_at_retired(&mut self, now: Time, key: PeerKey) {
         let Some(peer) = self.peers.get(&key) else { return };
         let (Some(refused), Some(retired)) = (peer.dialler.refused_since, peer.retired_at()) else {

@@ -168,11 +168,14 @@ fn refuse(script: &mut Script, dial: ConnId) -> Vec<Output> {
     actions
 }
 
-/// Has a peer refuse an attempt, and returns the next one.
-fn refused(script: &mut Script, dial: ConnId) -> ConnId {
-    assert_eq!(refuse(script, dial), []);
-    script.wait(Duration::from_millis(250));
-    script.dialled()
+/// Has a peer refuse so many attempts, and returns the next one.
+fn refused(script: &mut Script, mut dial: ConnId, times: usize) -> ConnId {
+    for _ in 0..times {
+        assert_eq!(refuse(script, dial), []);
+        script.wait(Duration::from_millis(250));
+        dial = script.dialled();
+    }
+    dial
 }
 
 /// Lets an outage last. Returns the attempt that is under way then.
@@ -192,11 +195,9 @@ fn outage(script: &mut Script, mut dial: ConnId, seconds: u64) -> ConnId {
 #[test]
 fn retired_connections_are_closed_if_the_peer_counts_them() {
     let mut script = Script::new();
-    let (all, mut dial) = stalled(&mut script);
+    let (all, dial) = stalled(&mut script);
     // The peer may be dialling itself for as long as one attempt takes.
-    for _ in 0..12 {
-        dial = refused(&mut script, dial);
-    }
+    let dial = refused(&mut script, dial, 12);
     assert_eq!(refuse(&mut script, dial), all.map(close));
     script.wait_secs(1);
     script.opens(HIGH, ConnKind::CONTROL);
@@ -211,10 +212,8 @@ fn retired_connections_are_not_closed_before_the_tcp_of_the_peer_has_tried_again
         // It had arrived before, and is read now.
         script.wait(Duration::from_millis(100));
         script.feed(all[1], &noop([0, 1]));
-        let mut dial = outage(&mut script, dial, seconds);
-        for _ in 0..refusals {
-            dial = refused(&mut script, dial);
-        }
+        let dial = outage(&mut script, dial, seconds);
+        let dial = refused(&mut script, dial, refusals);
         assert_eq!(refuse(&mut script, dial), all.map(close), "{seconds} s");
     }
 }
@@ -225,7 +224,7 @@ fn retired_connections_are_used_again_if_the_peer_counts_them_and_is_heard_on_on
     let (all, dial) = stalled(&mut script);
     let dial = outage(&mut script, dial, 8);
     script.send(HIGH, 2, 0);
-    let dial = refused(&mut script, dial);
+    let dial = refused(&mut script, dial, 1);
     script.feed(all[1], &noop([0, 1]));
     script.connected(dial);
     script.answer(dial, &hello(HIGH, ConnKind::NONE, Version::V3));
@@ -241,16 +240,14 @@ fn retired_connections_are_used_again_if_the_peer_counts_them_and_is_heard_on_on
 #[test]
 fn refusals_before_an_outage_say_nothing_about_it() {
     let mut script = Script::new();
-    let (all, mut dial) = stalled(&mut script);
-    for _ in 0..8 {
-        dial = refused(&mut script, dial);
-    }
+    let (all, dial) = stalled(&mut script);
+    let dial = refused(&mut script, dial, 8);
     script.feed(all[1], &noop([0, 1]));
     refuse(&mut script, dial);
     script.wait_secs(10);
     script.machine.handle_stalled(script.now, all[2]);
     let dial = script.dialled();
-    refused(&mut script, dial);
+    refused(&mut script, dial, 1);
     assert_eq!(script.machine.conns().len(), 3, "none is closed");
 }
 
