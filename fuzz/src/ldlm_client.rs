@@ -145,10 +145,7 @@ impl World {
         let lvb = vec![1; choices.of(&[0, 0, 40, 56, 56, 55])];
         let reply = Some(reply).filter(|_| choices.below(16) != 15);
         let answer = Ok(Answer { status, reply, lvb: &lvb });
-        match self.replays.remove(&lock) {
-            true => self.namespace.handle_replayed(self.now, lock, answer),
-            false => self.namespace.handle_enqueued(self.now, lock, answer),
-        }
+        if self.replays.remove(&lock) { self.namespace.handle_replayed(self.now, lock, answer) } else { self.namespace.handle_enqueued(self.now, lock, answer) }
     }
 
     fn callback(&mut self, lock: LockId, choices: &mut Choices<'_>) {

@@ -125,10 +125,7 @@ impl World {
     }
 
     fn handle(&self, choices: &mut Choices<'_>) -> Handle {
-        match self.handles.is_empty() || choices.below(4) == 0 {
-            true => Handle(choices.below(20) as u64),
-            false => choices.of(&self.handles),
-        }
+        if self.handles.is_empty() || choices.below(4) == 0 { Handle(choices.below(20) as u64) } else { choices.of(&self.handles) }
     }
 
     /// Returns a request that is mostly valid; or what the bytes encode.

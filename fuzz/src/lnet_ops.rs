@@ -139,10 +139,7 @@ impl World {
         let Ok(md) = self.lnet.md_bind(service, md, memory) else { return };
         self.made(md, alive);
         // Either may be refused: the descriptor then stays bound.
-        let begun = match choices.flag() {
-            true => self.lnet.put(self.now, service, md, put(choices)),
-            false => self.lnet.get(self.now, service, md, get(choices)),
-        };
+        let begun = if choices.flag() { self.lnet.put(self.now, service, md, put(choices)) } else { self.lnet.get(self.now, service, md, get(choices)) };
         self.requests += u64::from(begun.is_ok());
     }
 

@@ -142,10 +142,7 @@ impl Context {
 
     /// Prints a report.
     pub(crate) fn show(&self, report: &Report) -> Status {
-        print(&match self.json {
-            true => report.to_json(),
-            false => report.to_yaml(self.dialect),
-        })
+        print(&if self.json { report.to_json() } else { report.to_yaml(self.dialect) })
     }
 
     /// Reports why a call failed.
@@ -162,9 +159,10 @@ impl Context {
 
     /// Prints what Lustre's tools report as plain text, or the same as JSON.
     pub(crate) fn tell(&self, op: &str, object: &str, text: &str, errno: Errno) {
-        complain(&match self.json {
-            true => described(op, object, &AdminError::new(errno, text.trim_end())).to_json(),
-            false => text.to_owned(),
+        complain(&if self.json {
+            described(op, object, &AdminError::new(errno, text.trim_end())).to_json()
+        } else {
+            text.to_owned()
         });
     }
 

@@ -34,10 +34,7 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     if has_damage {
         complain("help: restore the directory from a copy, or go on with what is left\n");
     }
-    match has_damage || has_failed {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    }
+    if has_damage || has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Examines the storage of one target. Returns whether it has no damage.

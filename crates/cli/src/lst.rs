@@ -43,9 +43,10 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
         }
     };
     let connect = || which.client();
-    ExitCode::from(match words.is_empty() {
-        true => shell::run("lst", |line| fulmar_lst::run(&connect, &words_of(&line))),
-        false => fulmar_lst::run(&connect, &words),
+    ExitCode::from(if words.is_empty() {
+        shell::run("lst", |line| fulmar_lst::run(&connect, &words_of(&line)))
+    } else {
+        fulmar_lst::run(&connect, &words)
     })
 }
 

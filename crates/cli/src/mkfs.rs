@@ -135,10 +135,7 @@ fn wanted(args: &Args) -> Result<Wanted, String> {
     if kind == TargetKind::Mdt && target.index != 0 {
         return Err("a file system has one MDT for now: its --index is 0".to_owned());
     }
-    Ok(match args.mgs {
-        true => Wanted::Both(target),
-        false => Wanted::One(Label::Target(target)),
-    })
+    Ok(if args.mgs { Wanted::Both(target) } else { Wanted::One(Label::Target(target)) })
 }
 
 fn placement(args: &Args) -> Result<Placement, String> {
@@ -152,8 +149,9 @@ fn placement(args: &Args) -> Result<Placement, String> {
         (true, false) => Partners::ServiceNodes(nodes(&args.servicenode)?),
     };
     let placement = Placement { networks: args.network.clone(), partners };
-    match placement.is_short() {
-        true => Ok(placement),
-        false => Err("there are too many networks and nodes".to_owned()),
+    if placement.is_short() {
+        Ok(placement)
+    } else {
+        Err("there are too many networks and nodes".to_owned())
     }
 }

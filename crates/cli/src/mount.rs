@@ -81,9 +81,10 @@ const EXAMPLES: &str = "Examples:
 const MOUNTED: &str = "mounted";
 
 pub(crate) fn main(args: &Args) -> ExitCode {
-    let done = match args.foreground {
-        true => serve(args),
-        false => return start().unwrap_or_else(|error| failed(&error.to_string())),
+    let done = if args.foreground {
+        serve(args)
+    } else {
+        return start().unwrap_or_else(|error| failed(&error.to_string()));
     };
     done.map_or_else(|why| failed(&why), |()| ExitCode::SUCCESS)
 }
@@ -221,10 +222,7 @@ pub(crate) fn prepare(mountpoint: &Path) -> Result<(), String> {
     let shown = mountpoint.display();
     fulmar_fuse::remove_dead(mountpoint)
         .map_err(|error| format!("{shown} is a mount whose process is gone: umount it: {error}"))?;
-    match mountpoint.is_dir() {
-        true => Ok(()),
-        false => Err(format!("{shown} is not a directory")),
-    }
+    if mountpoint.is_dir() { Ok(()) } else { Err(format!("{shown} is not a directory")) }
 }
 
 /// Attaches a file system to a directory.

@@ -102,12 +102,11 @@ impl Args {
             (Some(path), all) => {
                 let whole = path.canonicalize();
                 let whole = whole.map_err(|error| format!("{}: {error}", path.display()))?;
-                match all.iter().any(|mount| whole.starts_with(mount)) {
-                    true => Ok(whole),
-                    false => {
-                        let path = path.display();
-                        Err(format!("{path} is on no file system that is mounted by fulmar"))
-                    }
+                if all.iter().any(|mount| whole.starts_with(mount)) {
+                    Ok(whole)
+                } else {
+                    let path = path.display();
+                    Err(format!("{path} is on no file system that is mounted by fulmar"))
                 }
             }
             (None, [mount]) => Ok(mount.clone()),

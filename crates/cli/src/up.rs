@@ -50,7 +50,7 @@ pub(crate) struct Args {
 /// The most OSTs of one node: each has threads and a store.
 const OSTS_MAX: i64 = 64;
 /// How long the mount waits for the servers, which may have to recover.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// Until when the targets of a new file system have registered, and how often one looks.
 const REGISTERED: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -101,7 +101,7 @@ impl OwnMount {
         let address: Address =
             format!("{}:/{name}", joined(nids)).parse().map_err(|error| format!("{error}"))?;
         mount::prepare(mountpoint)?;
-        let settings = SessionOptions { interface: None, port: ACCEPT_PORT, timeout: PATIENCE };
+        let settings = SessionOptions { interface: None, port: ACCEPT_PORT, timeout: TIMEOUT };
         let client = ClientNode::on(node, nids, settings).map_err(|error| error.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| error.to_string())?;

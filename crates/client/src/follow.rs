@@ -158,9 +158,10 @@ pub(crate) async fn follow(cx: Context, mgs: ImportId, mut version: u64) {
             let mut core = cx.core();
             let Some(mount) = core.mounts.get_mut(&cx.mount) else { return };
             let (sender, waiting) = oneshot::channel();
-            match mount.changed.is_empty() {
-                true => mount.config_waiter = Some(sender),
-                false => drop(sender.send(())),
+            if mount.changed.is_empty() {
+                mount.config_waiter = Some(sender)
+            } else {
+                let _ = sender.send(());
             }
             waiting
         };

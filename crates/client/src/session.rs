@@ -359,10 +359,7 @@ fn interfaces(nids: &[Nid], options: &SessionOptions) -> Result<Vec<NiOptions>, 
         }
     }
     let nid = nids.first().copied().unwrap_or(Nid::LOOPBACK);
-    match nis.is_empty() {
-        true => Err(failure.unwrap_or(Error::Network { nid })),
-        false => Ok(nis),
-    }
+    if nis.is_empty() { Err(failure.unwrap_or(Error::Network { nid })) } else { Ok(nis) }
 }
 
 /// Starts a node on each network of these NIDs that this machine can reach.

@@ -262,9 +262,10 @@ impl Admin for FakeNode {
                 || request.nid.is_some_and(|nid| nid != spec.nid)
                 || request.interface.as_ref().is_some_and(|name| !spec.is_at(name))
         });
-        match state.specs.len() == before {
-            true => Err(AdminError::new(Errno::EINVAL, "cannot del network")),
-            false => Ok(()),
+        if state.specs.len() == before {
+            Err(AdminError::new(Errno::EINVAL, "cannot del network"))
+        } else {
+            Ok(())
         }
     }
 

@@ -289,9 +289,10 @@ fn cpts(config: &NodeConfig) -> Result<Vec<Vec<usize>>, DaemonError> {
 fn threads(config: &NodeConfig) -> Result<Runtime, DaemonError> {
     let parameters = &config.options.parameters;
     let cpts = cpts(config)?;
-    Ok(match cpts.is_empty() {
-        true => Runtime::new(parameters.nscheds())?,
-        false => Runtime::with_cpts(&cpts, parameters.nscheds())?,
+    Ok(if cpts.is_empty() {
+        Runtime::new(parameters.nscheds())?
+    } else {
+        Runtime::with_cpts(&cpts, parameters.nscheds())?
     })
 }
 

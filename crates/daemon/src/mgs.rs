@@ -19,9 +19,10 @@ impl Daemon {
     pub(super) fn set_parameter(&self, request: &MgsSet) -> Result<()> {
         let MgsSet { parameter, all, delete } = request;
         let mgs = self.mgs()?;
-        let set = match all {
-            true => mgs.set_parameter_of_all(parameter, *delete),
-            false => mgs.set_parameter(parameter, *delete),
+        let set = if *all {
+            mgs.set_parameter_of_all(parameter, *delete)
+        } else {
+            mgs.set_parameter(parameter, *delete)
         };
         set.map_err(|errno| {
             let what = if *delete { "delete" } else { "set" };

@@ -113,12 +113,11 @@ impl Reader {
         let same_len = |last: &Range<u64>| last.end - last.start == range.end - range.start;
         let is_strided = before
             .is_some_and(|(last, other)| distance > 0 && distance == other && same_len(&last));
-        match is_strided {
-            true => Kind::Strided,
-            false => {
-                self.stride = None;
-                Kind::Random
-            }
+        if is_strided {
+            Kind::Strided
+        } else {
+            self.stride = None;
+            Kind::Random
         }
     }
 

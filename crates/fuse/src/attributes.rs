@@ -75,9 +75,10 @@ impl Wanted {
 
 fn time(seconds: i64) -> SystemTime {
     let distance = Duration::from_secs(seconds.unsigned_abs());
-    let time = match seconds < 0 {
-        true => UNIX_EPOCH.checked_sub(distance),
-        false => UNIX_EPOCH.checked_add(distance),
+    let time = if seconds < 0 {
+        UNIX_EPOCH.checked_sub(distance)
+    } else {
+        UNIX_EPOCH.checked_add(distance)
     };
     time.unwrap_or(UNIX_EPOCH)
 }

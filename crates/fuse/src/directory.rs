@@ -237,9 +237,10 @@ async fn begin(
         let mut locked = handle.position.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *locked)
     };
-    match position.is_at(offset, file_system, handle.file.fid()) {
-        true => Ok(Position { new: None, ..position }),
-        false => read(file_system, caller, handle.file.fid(), (offset, position.room)).await,
+    if position.is_at(offset, file_system, handle.file.fid()) {
+        Ok(Position { new: None, ..position })
+    } else {
+        read(file_system, caller, handle.file.fid(), (offset, position.room)).await
     }
 }
 

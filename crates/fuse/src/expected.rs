@@ -14,7 +14,7 @@ use futures_channel::oneshot::{self, Receiver, Sender};
 use crate::directory::Position;
 
 /// How long a directory is expected to be opened.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The directory, who is expected to open it, and its first names.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Expected {
         now: Instant,
     ) -> Option<Sender<Position>> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_some_and(|one| now.saturating_duration_since(one.since) < PATIENCE) {
+        if slot.as_ref().is_some_and(|one| now.saturating_duration_since(one.since) < TIMEOUT) {
             return None;
         }
         let (sender, names) = oneshot::channel();
@@ -64,12 +64,12 @@ mod tests {
     fn one_directory_is_expected_until_it_is_opened_or_was_not() {
         let (expected, root, now) = (Expected::default(), Caller::ROOT, Instant::now());
         assert!(expected.begin(A, &root, now).is_some());
-        assert!(expected.begin(B, &root, now + PATIENCE / 2).is_none(), "another one is");
+        assert!(expected.begin(B, &root, now + TIMEOUT / 2).is_none(), "another one is");
         assert!(expected.take(B, &root).is_none());
         assert!(expected.take(A, &Caller::new(1, 1)).is_none(), "he may not read it");
         assert!(expected.take(A, &root).is_some() && expected.take(A, &root).is_none());
         assert!(expected.begin(B, &root, now).is_some());
-        assert!(expected.begin(A, &root, now + PATIENCE).is_some());
+        assert!(expected.begin(A, &root, now + TIMEOUT).is_some());
         assert!(expected.take(B, &root).is_none());
     }
 }

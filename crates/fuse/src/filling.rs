@@ -60,9 +60,10 @@ impl Front {
             reply.data(&data);
             drop(filling);
         };
-        match size <= COPIED_MAX {
-            true => self.run(reply, read, done),
-            false => self.run_apart(reply, read, done),
+        if size <= COPIED_MAX {
+            self.run(reply, read, done)
+        } else {
+            self.run_apart(reply, read, done)
         }
     }
 

@@ -57,9 +57,10 @@ impl Owners {
         owner: u64,
     ) -> Result<(), Errno> {
         let had = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(file, owner));
-        match had {
-            true => file_system.unlock(file, described(NONE, (0, FileLock::END), owner, 0)).await,
-            false => Ok(()),
+        if had {
+            file_system.unlock(file, described(NONE, (0, FileLock::END), owner, 0)).await
+        } else {
+            Ok(())
         }
     }
 }

@@ -82,9 +82,10 @@ impl Attached {
 /// EPERM for others than the superuser.
 pub fn remove_dead(mountpoint: &Path) -> io::Result<()> {
     let is_dead = |error: io::Error| error.raw_os_error() == Some(Errno::ENOTCONN.0);
-    match mountpoint.metadata().is_err_and(is_dead) {
-        true => Ok(rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)?),
-        false => Ok(()),
+    if mountpoint.metadata().is_err_and(is_dead) {
+        Ok(rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)?)
+    } else {
+        Ok(())
     }
 }
 

@@ -92,10 +92,11 @@ impl Front {
             return reply.fail(errno);
         }
         let is_list = [ACL_ACCESS, ACL_DEFAULT].contains(&name.as_slice());
-        let file = match is_list {
-            true => self.state.fid_asked(request, number),
+        let file = if is_list {
+            self.state.fid_asked(request, number)
+        } else {
             // A label may be read in the middle of a listing.
-            false => self.state.fid(number),
+            self.state.fid(number)
         };
         if let Ok(file) = file {
             // The kernel keeps access control lists as long as attributes.

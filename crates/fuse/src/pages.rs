@@ -126,9 +126,12 @@ impl Pages {
 
     /// Somebody may map a file and write to it from now on, or does no more.
     pub(crate) fn add_writer(&mut self, file: u64, is_new: bool) {
-        self.with(file, |pages| match is_new {
-            true => pages.writers += 1,
-            false => pages.writers = pages.writers.saturating_sub(1),
+        self.with(file, |pages| {
+            if is_new {
+                pages.writers += 1
+            } else {
+                pages.writers = pages.writers.saturating_sub(1)
+            }
         });
     }
 

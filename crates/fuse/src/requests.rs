@@ -271,9 +271,10 @@ impl Filesystem for Front {
         }
         let read = |_| async move { handle.file.read(offset, size.into()).await };
         let done = |reply: fuser::ReplyData, data: Vec<u8>| reply.data(&data);
-        match size <= COPIED_MAX {
-            true => self.run(reply, read, done),
-            false => self.run_apart(reply, read, done),
+        if size <= COPIED_MAX {
+            self.run(reply, read, done)
+        } else {
+            self.run_apart(reply, read, done)
         }
     }
 

@@ -131,9 +131,10 @@ pub(crate) fn check<N: Nodes>(nodes: &N, root: u32) -> Result<u32, String> {
     let mut children = [left, right].into_iter().filter(|&child| child != NIL);
     let is_heap = children.all(|child| priority(child) < priority(root));
     let reach = nodes.end(root).max(reach(nodes, left)).max(reach(nodes, right));
-    match is_ordered && is_heap && reach == known {
-        true => Ok(count),
-        false => Err(format!("{root}: ordered {is_ordered}, heap {is_heap}, reach {known}")),
+    if is_ordered && is_heap && reach == known {
+        Ok(count)
+    } else {
+        Err(format!("{root}: ordered {is_ordered}, heap {is_heap}, reach {known}"))
     }
 }
 

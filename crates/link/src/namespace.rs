@@ -18,10 +18,7 @@ pub(crate) const NAMES: &str = "/run/netns";
 /// Returns the file of a namespace: a name of iproute2, or a path such as
 /// `/proc/1234/ns/net`.
 fn file_of(name: &str) -> PathBuf {
-    match name.contains('/') {
-        true => PathBuf::from(name),
-        false => Path::new(NAMES).join(name),
-    }
+    if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMES).join(name) }
 }
 
 /// Runs `work` on its own thread in a network namespace, and returns its result. Devices, sockets
@@ -227,12 +224,11 @@ pub fn output(command: &mut Command) -> Result<String, LinkError> {
         LinkError::Command(format!("cannot run '{line}': {error}{hint}"))
     })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.success() {
-        true => Ok(text),
-        false => {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            Err(LinkError::Command(format!("'{line}' failed: {text}{}", errors.trim())))
-        }
+    if output.status.success() {
+        Ok(text)
+    } else {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        Err(LinkError::Command(format!("'{line}' failed: {text}{}", errors.trim())))
     }
 }
 

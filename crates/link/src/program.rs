@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::namespace::output;
 
 /// The timeout for a line or the end of a program.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running program. It is killed when this is dropped.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Program {
     /// # Errors
     /// Returns the printed lines if there is no such line in time.
     pub fn wait_for(&mut self, start: &str) -> Result<String, String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -115,11 +115,10 @@ impl Program {
         self.read_all()?;
         let status = self.child.wait();
         let status = status.map_err(|error| format!("cannot wait for {}: {error}", self.what))?;
-        match status.success() {
-            true => Ok(std::mem::take(&mut self.printed)),
-            false => {
-                Err(format!("{} ended with {status}:\n{}", self.what, self.printed.trim_end()))
-            }
+        if status.success() {
+            Ok(std::mem::take(&mut self.printed))
+        } else {
+            Err(format!("{} ended with {status}:\n{}", self.what, self.printed.trim_end()))
         }
     }
 
@@ -135,7 +134,7 @@ impl Program {
     /// Reads every line until its outputs are closed.
     fn read_all(&mut self) -> Result<(), String> {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => self.printed += &format!("{line}\n"),
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {

@@ -62,11 +62,10 @@ impl Drop for Scratch {
 /// # Errors
 /// If not; the error says what to do.
 pub fn check_allowed() -> Result<(), LinkError> {
-    match rustix::process::geteuid().is_root() {
-        true => Ok(()),
-        false => {
-            Err(LinkError::Command("network namespaces need root: run it with sudo".to_owned()))
-        }
+    if rustix::process::geteuid().is_root() {
+        Ok(())
+    } else {
+        Err(LinkError::Command("network namespaces need root: run it with sudo".to_owned()))
     }
 }
 

@@ -115,9 +115,10 @@ impl Train {
     /// Returns the total length of some segments.
     fn bytes(&self, segments: &Range<u32>) -> u64 {
         let whole = u64::from(self.each) * u64::from(segments.end - segments.start);
-        match segments.end == self.count && !segments.is_empty() {
-            true => whole - u64::from(self.each) + u64::from(self.last),
-            false => whole,
+        if segments.end == self.count && !segments.is_empty() {
+            whole - u64::from(self.each) + u64::from(self.last)
+        } else {
+            whole
         }
     }
 }

@@ -69,9 +69,10 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let bits = quantity::rate(text).map_err(UnitError)?;
-        match RATES.contains(&bits) {
-            true => Ok(Self(bits)),
-            false => Err(UnitError(format!("a rate is from 1kbit to 1Tbit, not {text}"))),
+        if RATES.contains(&bits) {
+            Ok(Self(bits))
+        } else {
+            Err(UnitError(format!("a rate is from 1kbit to 1Tbit, not {text}")))
         }
     }
 }
@@ -95,9 +96,10 @@ impl fmt::Display for Rate {
 pub fn words_of_time(text: &str) -> Result<Duration, UnitError> {
     let time = quantity::time(text).map_err(UnitError)?;
     // Arithmetic on longer times would not be exact.
-    match time <= Duration::from_secs(3600) {
-        true => Ok(time),
-        false => Err(UnitError(format!("a time of a line is an hour at most, not {text}"))),
+    if time <= Duration::from_secs(3600) {
+        Ok(time)
+    } else {
+        Err(UnitError(format!("a time of a line is an hour at most, not {text}")))
     }
 }
 
@@ -114,9 +116,10 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let bytes = quantity::size(text).map_err(UnitError)?;
-        match bytes <= SIZE_MAX {
-            true => Ok(Self(bytes)),
-            false => Err(UnitError(format!("a size is 900TiB at most, not {text}"))),
+        if bytes <= SIZE_MAX {
+            Ok(Self(bytes))
+        } else {
+            Err(UnitError(format!("a size is 900TiB at most, not {text}")))
         }
     }
 }

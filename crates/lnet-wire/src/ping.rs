@@ -151,10 +151,8 @@ impl PingInfo {
 
     /// Returns the encoded length in bytes.
     pub fn size(&self) -> u32 {
-        let entry = |nid: Nid| match nid.is_large() {
-            true => 4 + nid.large_len().next_multiple_of(4),
-            false => 16,
-        };
+        let entry =
+            |nid: Nid| if nid.is_large() { 4 + nid.large_len().next_multiple_of(4) } else { 16 };
         (32 + self.entries.iter().map(|e| entry(e.nid)).sum::<usize>()) as u32
     }
 

@@ -52,11 +52,12 @@ fn described(answer: &NodeAnswer<Stats>, session: bool) -> Option<String> {
         return None;
     }
     let tests = format!("[Session {brw_errors} brw errors, {ping_errors} ping errors]");
-    Some(match session {
-        true => format!("{node}: {tests}"),
-        false => format!(
+    Some(if session {
+        format!("{node}: {tests}")
+    } else {
+        format!(
             "{node}: {tests} [RPC: {rpc_errors} errors, {rpcs_dropped} dropped, {rpcs_expired} \
              expired]"
-        ),
+        )
     })
 }

@@ -70,9 +70,10 @@ impl DirectoryEntry {
     /// Returns the length that entries of real nodes have, a multiple of 8.
     fn len(name_len: usize, attributes: EntryAttributes) -> usize {
         let len = Self::HEADER_LEN + name_len + 1;
-        match attributes.has(EntryAttributes::TYPE) {
-            true => (len.next_multiple_of(2) + 2).next_multiple_of(8),
-            false => len.next_multiple_of(8),
+        if attributes.has(EntryAttributes::TYPE) {
+            (len.next_multiple_of(2) + 2).next_multiple_of(8)
+        } else {
+            len.next_multiple_of(8)
         }
     }
 

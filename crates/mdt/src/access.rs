@@ -85,9 +85,12 @@ impl Caller {
             return Err(Errno::EACCES);
         }
         let is_known = !user.is_squashed && !group.is_squashed;
-        let further = |group| match is_known && group != NO_GROUP {
-            true => view.to_fs(IdKind::Group, group).id,
-            false => NO_GROUP,
+        let further = |group| {
+            if is_known && group != NO_GROUP {
+                view.to_fs(IdKind::Group, group).id
+            } else {
+                NO_GROUP
+            }
         };
         let capabilities = if is_known { self.capabilities } else { Capabilities::NONE };
         Ok(Self { uid: user.id, gid: group.id, groups: self.groups.map(further), capabilities })
@@ -161,9 +164,10 @@ pub(crate) fn check(inode: &Inode, caller: &Caller, wanted: Wanted) -> Result<()
     if wanted.has(Wanted::WRITE) && attributes.flags & IMMUTABLE != 0 {
         return Err(Errno::EACCES);
     }
-    match is_permitted(inode, caller, wanted) || is_overridden(inode, caller, wanted) {
-        true => Ok(()),
-        false => Err(Errno::EACCES),
+    if is_permitted(inode, caller, wanted) || is_overridden(inode, caller, wanted) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
     }
 }
 
@@ -179,10 +183,7 @@ fn is_permitted(inode: &Inode, caller: &Caller, wanted: Wanted) -> bool {
     {
         return acl::permits(&acl, attributes.uid, attributes.gid, caller, wanted);
     }
-    match caller.is_in(attributes.gid) {
-        true => wanted.is_in(bits >> 3 & 7),
-        false => wanted.is_in(bits & 7),
-    }
+    if caller.is_in(attributes.gid) { wanted.is_in(bits >> 3 & 7) } else { wanted.is_in(bits & 7) }
 }
 
 /// Returns whether a capability grants what the mode does not.

@@ -19,10 +19,7 @@ pub(crate) fn decode(value: &[u8]) -> Result<Acl, Errno> {
     if acl.version != Acl::VERSION {
         return Err(Errno::EOPNOTSUPP);
     }
-    match is_valid(&acl) {
-        true => Ok(acl),
-        false => Err(Errno::EINVAL),
-    }
+    if is_valid(&acl) { Ok(acl) } else { Err(Errno::EINVAL) }
 }
 
 /// Returns whether each entry that must be there is there once, in order.
@@ -117,10 +114,7 @@ pub(crate) fn mode_of(acl: &Acl) -> u32 {
 
 /// Returns the bytes that are kept: none if the mode says all.
 pub(crate) fn stored(acl: &Acl) -> Vec<u8> {
-    match acl.entries.len() > 3 {
-        true => acl.to_bytes(),
-        false => vec![],
-    }
+    if acl.entries.len() > 3 { acl.to_bytes() } else { vec![] }
 }
 
 fn find(acl: &Acl, tag: AclTag) -> Option<&AclEntry> {

@@ -115,9 +115,10 @@ impl Holder for Mdt {
 
     fn check_transfer(&self, _: &Io<'_>, transfer: &Transfer) -> Result<(), Failure> {
         let (_, part) = self.with_data(file_of(transfer.asked())?)?;
-        match transfer.is_write() && transfer.end() > part.end {
-            true => Err(Errno::EFBIG.into()),
-            false => Ok(()),
+        if transfer.is_write() && transfer.end() > part.end {
+            Err(Errno::EFBIG.into())
+        } else {
+            Ok(())
         }
     }
 
@@ -239,11 +240,10 @@ impl Mdt {
         let is_old = self.export(call.export)?.client.flags.has(ConnectFlags::OLD_FALLOC);
         let allocation = self.data.allocation(&asked, is_old)?;
         self.change_data(call, &asked, |change, object, part, was| {
-            match allocation.is_hole() || allocation.end() <= part.end {
-                true => {
-                    Ok(self.data.allocate(&mut change.transaction, object, &allocation, was)?)
-                }
-                false => Err(Errno::EFBIG.into()),
+            if allocation.is_hole() || allocation.end() <= part.end {
+                Ok(self.data.allocate(&mut change.transaction, object, &allocation, was)?)
+            } else {
+                Err(Errno::EFBIG.into())
             }
         })
     }
@@ -410,11 +410,10 @@ impl Mdt {
         let size = self.store.size(object_of(fid)).map_err(|error| error.to_string())?;
         let end = inode.on_mdt().map_or(0, |part| part.end);
         let charged = inode.charged();
-        match size > end || charged > block_end(end) {
-            true => Err(format!(
-                "{fid} has {size} bytes of data in {charged} bytes, and {end} can be here"
-            )),
-            false => Ok(()),
+        if size > end || charged > block_end(end) {
+            Err(format!("{fid} has {size} bytes of data in {charged} bytes, and {end} can be here"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -276,10 +276,7 @@ impl Mdt {
     pub fn caller(&self, call: &Call<'_>, caller: Caller) -> Result<Caller, Errno> {
         let (tuning, view) = (self.tuning(), self.view(call));
         let mapped = caller.mapped(&view)?.squashed(tuning.squash_of(call.nid));
-        Ok(match view.is_local_root(mapped.uid) {
-            true => mapped,
-            false => mapped.limited(tuning.cap_mask),
-        })
+        Ok(if view.is_local_root(mapped.uid) { mapped } else { mapped.limited(tuning.cap_mask) })
     }
 
     /// Takes the nodemaps, which hold for requests from now on.

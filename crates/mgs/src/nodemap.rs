@@ -87,9 +87,10 @@ impl Mgs {
         pages.resize_with(pages.len().next_multiple_of(in_unit), || page(&[]));
         let next = from + sent.len();
         let is_record = |entry: &NodemapEntry| matches!(entry.record, NodemapRecord::Nodemap(_));
-        let offset = match next == entries.len() {
-            true => END,
-            false => u64::from(self.nodemap_version) << 32 | next as u64,
+        let offset = if next == entries.len() {
+            END
+        } else {
+            u64::from(self.nodemap_version) << 32 | next as u64
         };
         // The records of nodemaps are the first pass.
         let pass = u64::from(next == entries.len() || !is_record(&entries[next]));

@@ -97,9 +97,10 @@ impl Mgs {
             "failover.node" => return Err(Errno::EOPNOTSUPP),
             _ => {}
         }
-        match self.set_of(now, &subject)? {
-            true => Ok(vec![Changed::Configuration(subject.file_system)]),
-            false => Err(Errno::EINVAL),
+        if self.set_of(now, &subject)? {
+            Ok(vec![Changed::Configuration(subject.file_system)])
+        } else {
+            Err(Errno::EINVAL)
         }
     }
 
@@ -151,9 +152,10 @@ impl Mgs {
         // As a kernel MGS finds it: the name of a file system somewhere in the rest.
         let rest = text.split_once(['.', '=']).map_or("", |(_, rest)| rest);
         let named = self.file_systems().into_iter().filter(|fs| rest.contains(fs.as_str()));
-        let target = match rest.is_empty() || setting.area().1.is_empty() {
-            true => None,
-            false => named.max_by_key(String::len),
+        let target = if rest.is_empty() || setting.area().1.is_empty() {
+            None
+        } else {
+            named.max_by_key(String::len)
         };
         let target = target.unwrap_or_else(|| GENERAL.to_owned());
         self.make_log(PARAMS, now);
@@ -374,9 +376,10 @@ impl Mgs {
         if let Some(log) = self.log_mut(log_name) {
             old.iter().for_each(|group| log.cancel_group(group, now));
         }
-        match setting.deletes {
-            true => Ok(()),
-            false => self.append(log_name, &Group::new(device, setting.name, vec![record]), now),
+        if setting.deletes {
+            Ok(())
+        } else {
+            self.append(log_name, &Group::new(device, setting.name, vec![record]), now)
         }
     }
 

@@ -140,9 +140,10 @@ impl Mgs {
     ) -> Result<Vec<Changed>, Errno> {
         let (fs, kind) = subject(info)?;
         let needs_index = info.flags.has(TargetFlags::NEED_INDEX);
-        let index = match needs_index {
-            true => self.free_index(&fs, kind)?,
-            false => u16::try_from(info.index).map_err(|_| Errno::EINVAL)?,
+        let index = if needs_index {
+            self.free_index(&fs, kind)?
+        } else {
+            u16::try_from(info.index).map_err(|_| Errno::EINVAL)?
         };
         let name = TargetName { file_system: fs.clone(), kind, index };
         if index > TargetName::INDEX_MAX {
@@ -254,20 +255,14 @@ fn nids(request: &Message<'_>, info: &TargetInfo) -> Result<Vec<Nid>, Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     let texts = list.as_ref().map_or(&info.nid_texts, |list| &list.nids);
-    let nids: Vec<Nid> = match texts.is_empty() {
-        false => {
-            let nids = texts.iter().map(|text| text.to_string().parse().map_err(|_| Errno::EINVAL));
-            nids.collect::<Result<_, _>>()?
-        }
-        true => {
-            let old = info.nids.iter().take(info.nid_count as usize);
-            old.map(|&nid| Nid::from_small(nid)).collect()
-        }
+    let nids: Vec<Nid> = if texts.is_empty() {
+        let old = info.nids.iter().take(info.nid_count as usize);
+        old.map(|&nid| Nid::from_small(nid)).collect()
+    } else {
+        let nids = texts.iter().map(|text| text.to_string().parse().map_err(|_| Errno::EINVAL));
+        nids.collect::<Result<_, _>>()?
     };
-    match (1..=NIDS_MAX).contains(&nids.len()) {
-        true => Ok(nids),
-        false => Err(Errno::EINVAL),
-    }
+    if (1..=NIDS_MAX).contains(&nids.len()) { Ok(nids) } else { Err(Errno::EINVAL) }
 }
 
 /// Returns the nodes that may run a target: its own, and those of `failover.node`.

@@ -98,9 +98,10 @@ impl Start {
     fn entry(&self, version: u64, has_large_nids: bool) -> Option<NidTableEntry> {
         let small = || self.nids.iter().filter_map(|nid| nid.to_small().map(SmallNid)).collect();
         let large = || self.nids.iter().map(|nid| LargeNid(nid.to_large())).collect();
-        let nids = match has_large_nids {
-            true => NidTableNids::Large(large()),
-            false => NidTableNids::Small(Some(small()).filter(|nids: &Vec<_>| !nids.is_empty())?),
+        let nids = if has_large_nids {
+            NidTableNids::Large(large())
+        } else {
+            NidTableNids::Small(Some(small()).filter(|nids: &Vec<_>| !nids.is_empty())?)
         };
         let target = if self.kind == TargetKind::Mdt { 1 } else { 2 };
         let (instance, index, rest) = (self.instance, self.index.into(), Bytes::default());

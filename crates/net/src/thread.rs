@@ -185,13 +185,12 @@ impl Thread {
 
     fn sleep(&mut self, events: &mut Vec<epoll::Event>) {
         let mailbox = self.runtime.mailbox(self.index);
-        let timeout = match mailbox.fall_asleep() {
-            false => Some(Duration::ZERO),
-            true => {
-                let held = (!self.held.is_empty()).then_some(HOLD);
-                let next = self.timers.next().map(|at| at.since(self.runtime.now()));
-                held.into_iter().chain(next).min()
-            }
+        let timeout = if mailbox.fall_asleep() {
+            let held = (!self.held.is_empty()).then_some(HOLD);
+            let next = self.timers.next().map(|at| at.since(self.runtime.now()));
+            held.into_iter().chain(next).min()
+        } else {
+            Some(Duration::ZERO)
         };
         self.poll(events, timeout);
         mailbox.wake_up();

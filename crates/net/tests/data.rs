@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Host, PATIENCE, PORTAL, at, pattern};
+use common::{Host, PORTAL, TIMEOUT, at, pattern};
 use fulmar_base::Errno;
 use fulmar_lnet::{EventKind, MdOptions, Put, ServiceConfig};
 use fulmar_lnet_wire::socklnd::Version;
@@ -317,7 +317,7 @@ fn a_batch_is_posted_in_order_and_what_fails_leaves_nothing() {
     stored.wait(EventKind::Put);
     assert_eq!(target.to_vec(0, 7), b"request");
     b.put(a.id(), 1, reply()).wait(EventKind::Ack);
-    let mut seen: Vec<_> = (0..3).map(|_| received.recv_timeout(PATIENCE).unwrap()).collect();
+    let mut seen: Vec<_> = (0..3).map(|_| received.recv_timeout(TIMEOUT).unwrap()).collect();
     seen.sort_by_key(|(kind, user, _)| (*user, *kind));
     let expected = [
         (EventKind::Put, 1, b"reply".to_vec()),

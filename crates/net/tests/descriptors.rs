@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Host, PATIENCE, PORT, eventually};
+use common::{Host, PORT, TIMEOUT, eventually};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::Runtime;
 use fulmar_socklnd::AcceptMode;
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 fn connections_leave_descriptors_and_listeners_outlive_their_lack() {
     let runtime = Runtime::new(Some(2)).unwrap();
     let host = Host::start_with(&runtime, |options| {
-        options.config.socklnd.accept_timeout = 2 * PATIENCE;
+        options.config.socklnd.accept_timeout = 2 * TIMEOUT;
     });
     // It may be changed while the node runs.
     let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
@@ -41,7 +41,7 @@ fn connections_leave_descriptors_and_listeners_outlive_their_lack() {
     a_listener_without_descriptors_pauses(&host);
     peers_and_silent_connections_leave_descriptors(&runtime, &host);
     let peer = Host::start(&runtime);
-    eventually("an answer", || peer.admin.ping(host.id(), None, PATIENCE).is_ok());
+    eventually("an answer", || peer.admin.ping(host.id(), None, TIMEOUT).is_ok());
     for host in [peer, host] {
         host.node.stop();
     }
@@ -63,7 +63,7 @@ fn peers_and_silent_connections_leave_descriptors(runtime: &Runtime, host: &Host
     let newcomer = Host::start(runtime);
     // The crowds go on meanwhile: a connection may give way to them before its ping is answered.
     eventually("a newcomer has an answer", || {
-        newcomer.admin.ping(host.id(), None, PATIENCE / 10).is_ok()
+        newcomer.admin.ping(host.id(), None, TIMEOUT / 10).is_ok()
     });
     newcomer.node.stop();
     let files: Vec<_> = (0..RESERVED).map_while(|_| File::open("/dev/null").ok()).collect();
@@ -119,7 +119,7 @@ fn crowd() {
     });
     let _silent: Vec<TcpStream> = (0..SILENT).map(|number| call(address, number)).collect();
     println!("{CONNECTED}");
-    std::thread::sleep(10 * PATIENCE);
+    std::thread::sleep(10 * TIMEOUT);
 }
 
 fn a_listener_without_descriptors_pauses(host: &Host) {

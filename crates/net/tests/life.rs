@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Host, PATIENCE, PORT, PORTAL, address, at, eventually, options, pattern};
+use common::{Host, PORT, PORTAL, TIMEOUT, address, at, eventually, options, pattern};
 use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventDone, EventKind, MdId, MdOptions, Op, ServiceConfig};
 use fulmar_lnet_wire::socklnd::ConnKind;
@@ -40,7 +40,7 @@ fn bulk_may_have_a_port_of_its_own() {
         })
     };
     let (a, b) = (start(), start());
-    a.admin.ping(b.id(), None, PATIENCE).unwrap();
+    a.admin.ping(b.id(), None, TIMEOUT).unwrap();
     eventually("three connections", || a.admin.connections().len() == 3);
     let remote = |conn: &fulmar_net::ConnDetails| (conn.info.kind, conn.info.remote.port());
     let mut ports: Vec<_> = a.admin.connections().iter().map(remote).collect();
@@ -69,7 +69,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             let hub = &hub;
             scope.spawn(move || {
                 for peer in part {
-                    peer.admin.ping(hub.id(), None, PATIENCE).unwrap();
+                    peer.admin.ping(hub.id(), None, TIMEOUT).unwrap();
                 }
             });
         }
@@ -165,7 +165,7 @@ fn silent_and_babbling_callers_are_sent_away() {
     let peer = Host::start(&runtime);
     peer.admin.ping(host.id(), None, Duration::from_secs(5)).unwrap();
     for stream in silent.iter_mut().chain([&mut babbling]) {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let end = stream.read(&mut [0; 64]);
         let reset = end.as_ref().err().map(std::io::Error::kind);
         let hung_up = end.is_ok_and(|count| count == 0);
@@ -286,7 +286,7 @@ fn a_panic_costs_one_node_and_a_handler_only_itself() {
     eventually("the panic", || b.node.io_counters().handler_panics == 1);
 
     trap.0.store(true, Ordering::Relaxed);
-    assert_eq!(b.admin.ping(a.id(), None, PATIENCE), Err(Errno::EIO));
+    assert_eq!(b.admin.ping(a.id(), None, TIMEOUT), Err(Errno::EIO));
     assert_eq!(b.admin.set_ni_enabled(b.nid, false), Err(Errno::EIO));
     assert_eq!(b.node.wait().unwrap_err().what, "this is a test");
     assert!(TcpStream::connect((b.nid.ip().unwrap(), PORT)).is_err(), "it accepts nothing");
@@ -305,7 +305,7 @@ fn a_handler_may_not_wait_for_the_node() {
     let answer = Arc::new(Mutex::new(None));
     let (seen, peer, admin) = (answer.clone(), a.id(), b.admin.clone());
     let handler = move |_: &Service, _: &mut Vec<Delivery>| {
-        *seen.lock().unwrap() = Some(admin.ping(peer, None, PATIENCE));
+        *seen.lock().unwrap() = Some(admin.ping(peer, None, TIMEOUT));
     };
     serve(&b.node, &Buffer::new(8), Arc::new(handler));
     a.put(b.id(), 7, Buffer::new(8)).wait(EventKind::Ack);
@@ -374,7 +374,7 @@ fn an_observer_learns_that_events_of_a_closed_service_are_done() {
     // So many that each thread has connections with some.
     let senders: Vec<Host> = (0..16).map(|_| Host::start(&others)).collect();
     for sender in &senders {
-        sender.admin.ping(server.id(), None, PATIENCE).unwrap();
+        sender.admin.ping(server.id(), None, TIMEOUT).unwrap();
     }
     let (release, released) = channel();
     let released = Mutex::new(released);
@@ -446,7 +446,7 @@ fn at_rest() -> usize {
 /// Waits until there are no I/O threads, and no more descriptors than before.
 #[track_caller]
 fn nothing_left_since(before: usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while io_threads() > 0 || descriptors() > before {
         let left = (io_threads(), descriptors());
         assert!(Instant::now() < deadline, "I/O threads, descriptors: {left:?}, {before} before");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use common::{Host as TestHost, PATIENCE, pattern};
+use common::{Host as TestHost, TIMEOUT, pattern};
 use fulmar_base::{BufferId, Errno};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
@@ -159,7 +159,7 @@ impl Connected {
         let uuid = Uuid::new("lv-OST0000_UUID").unwrap();
         let target = Target::new(TargetKind::Ost, uuid, vec![server], data);
         let import = client.call(|machine, now| machine.connect(now, target)).unwrap();
-        assert_eq!(notices.recv_timeout(PATIENCE), Ok(None));
+        assert_eq!(notices.recv_timeout(TIMEOUT), Ok(None));
         Self { client, import, notices }
     }
 
@@ -177,7 +177,7 @@ impl Connected {
         let bulk = bulk(direction, (BufferId(7), 0, len as u64), offset);
         let request = Request::new(message, 1024).with_bulk(bulk);
         self.client.call(|machine, now| machine.request(now, self.import, request)).unwrap();
-        let done = self.notices.recv_timeout(PATIENCE).unwrap();
+        let done = self.notices.recv_timeout(TIMEOUT).unwrap();
         let (status, moved) = done.expect("a request has ended").expect("it was served");
         assert_eq!(u64::from(direction == Direction::ToClient) * moved, status as u64);
         moved

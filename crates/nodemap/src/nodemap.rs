@@ -115,10 +115,7 @@ impl Nodemap {
 
     /// Returns the id in the file system of an id of a client.
     pub fn to_fs(&self, kind: IdKind, id: u32) -> Mapped {
-        let found = match self.passes(kind, id) {
-            true => Some(id),
-            false => self.map(kind).to_fs(id),
-        };
+        let found = if self.passes(kind, id) { Some(id) } else { self.map(kind).to_fs(id) };
         let within = |id: &u32| self.offset.is_none_or(|(_, limit)| *id < limit);
         let known = found.filter(within);
         let is_squashed = known.is_none();
@@ -136,10 +133,7 @@ impl Nodemap {
             Some((start, limit)) => id.checked_sub(start).filter(|id| *id < limit),
         };
         let Some(id) = own else { return squashed };
-        let found = match self.passes(kind, id) {
-            true => Some(id),
-            false => self.map(kind).to_client(id),
-        };
+        let found = if self.passes(kind, id) { Some(id) } else { self.map(kind).to_client(id) };
         found.map_or(squashed, |id| Mapped { id, is_squashed: false })
     }
 

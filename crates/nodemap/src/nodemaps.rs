@@ -50,12 +50,11 @@ impl Nodemaps {
 
     /// Returns what a target asks about a client.
     pub fn view(&self, nid: Nid) -> View {
-        match self.is_active {
-            true => {
-                let (nodemap, is_banned) = self.find(nid);
-                View::new(nodemap.clone(), is_banned)
-            }
-            false => View::default(),
+        if self.is_active {
+            let (nodemap, is_banned) = self.find(nid);
+            View::new(nodemap.clone(), is_banned)
+        } else {
+            View::default()
         }
     }
 

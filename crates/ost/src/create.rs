@@ -67,9 +67,10 @@ impl Ost {
         };
         if flags.has(ObdoFlags::RECREATE_OBJS) {
             // Replayed writes create their objects.
-            return match self.transactions.recovers() && id <= self.last(seq)? {
-                true => Ok(Answer::new(reply(id))),
-                false => Err(Failure::Failed(Errno::EINVAL, Box::new(body))),
+            return if self.transactions.recovers() && id <= self.last(seq)? {
+                Ok(Answer::new(reply(id)))
+            } else {
+                Err(Failure::Failed(Errno::EINVAL, Box::new(body)))
             };
         }
         let cleans = flags.has(ObdoFlags::DELORPHAN);

@@ -250,10 +250,8 @@ impl Ost {
     /// Returns the body of a reply, with the ids of the client.
     pub(crate) fn body_in_client(&self, call: &Call<'_>, body: Obdo) -> Obdo {
         let view = self.view(call);
-        let to_client = |valid, kind, id| match body.valid.has(valid) {
-            true => view.to_client(kind, id),
-            false => id,
-        };
+        let to_client =
+            |valid, kind, id| if body.valid.has(valid) { view.to_client(kind, id) } else { id };
         Obdo {
             uid: to_client(Valid::FLUID, IdKind::User, body.uid),
             gid: to_client(Valid::FLGID, IdKind::Group, body.gid),

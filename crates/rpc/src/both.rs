@@ -41,9 +41,10 @@ impl Service for Both {
 
     fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
         let user = event.user & !CALLBACKS;
-        match event.user == user {
-            true => self.client.handle_event(now, event, bytes),
-            false => self.callbacks.handle_event(now, &Event { user, ..*event }, bytes),
+        if event.user == user {
+            self.client.handle_event(now, event, bytes)
+        } else {
+            self.callbacks.handle_event(now, &Event { user, ..*event }, bytes)
         }
     }
 

@@ -126,12 +126,11 @@ impl Selftest {
             return self.ask_check(question, loan.span, transfer.check, transfer.order);
         }
         self.memory.give_back(loan);
-        match is_whole {
-            true => {
-                let reply = Body::BrwReply(BrwReply { status: 0 });
-                self.reply(now, client, reply, transfer.features);
-            }
-            false => self.drop_rpc(client),
+        if is_whole {
+            let reply = Body::BrwReply(BrwReply { status: 0 });
+            self.reply(now, client, reply, transfer.features);
+        } else {
+            self.drop_rpc(client)
         }
     }
 
@@ -210,10 +209,7 @@ fn validate(brw: &Brw, features: u32) -> Result<(), (Errno, u32)> {
     if features & FEATURE_BULK_LEN == 0 && !brw.len.is_multiple_of(PAGE) {
         return Err((Errno::EINVAL, 0));
     }
-    match is_transfer(brw.len) {
-        true => Ok(()),
-        false => Err((Errno::EINVAL, features)),
-    }
+    if is_transfer(brw.len) { Ok(()) } else { Err((Errno::EINVAL, features)) }
 }
 
 /// Returns whether the length of a transfer is valid.

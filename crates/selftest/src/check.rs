@@ -19,9 +19,10 @@ impl Selftest {
         let bulk = operations().filter(|operation| matches!(operation, Operation::Bulk(_))).count();
         let checks = self.questions.iter().filter(|(_, question)| question.is_transfer()).count();
         let loans = bulk + checks + self.instances.loans();
-        match loans == self.memory.lent() {
-            true => Ok(()),
-            false => Err(format!("{} loans are out, {loans} are known", self.memory.lent())),
+        if loans == self.memory.lent() {
+            Ok(())
+        } else {
+            Err(format!("{} loans are out, {loans} are known", self.memory.lent()))
         }
     }
 
@@ -93,13 +94,14 @@ impl Question {
 fn check_shares(what: &str, served: &[&Client], shares: &Shares<Incoming>) -> Result<(), String> {
     shares.check().map_err(|error| format!("requests of {what}: {error}"))?;
     let cost: u64 = served.iter().map(|client| u64::from(client.cost)).sum();
-    match (served.len(), cost) == (shares.count(), shares.held()) {
-        true => Ok(()),
-        false => Err(format!(
+    if (served.len(), cost) == (shares.count(), shares.held()) {
+        Ok(())
+    } else {
+        Err(format!(
             "{} requests of {what} are served at {cost}, {} at {} are counted",
             served.len(),
             shares.count(),
             shares.held()
-        )),
+        ))
     }
 }

@@ -282,9 +282,10 @@ impl Rpcs {
         }
         let is_timed = |call| self.deadlines.get(CallId(call)).is_some();
         let timed = self.calls.iter().filter(|(call, _)| is_timed(*call)).count();
-        match timed == self.deadlines.len() {
-            true => Ok(()),
-            false => Err(format!("{} deadlines of {timed} calls", self.deadlines.len())),
+        if timed == self.deadlines.len() {
+            Ok(())
+        } else {
+            Err(format!("{} deadlines of {timed} calls", self.deadlines.len()))
         }
     }
 

@@ -117,10 +117,7 @@ impl Default for Server {
 
 impl Server {
     fn shares(&mut self, client: &Client) -> &mut Shares<Incoming> {
-        match client.is_load() {
-            true => &mut self.load,
-            false => &mut self.framework,
-        }
+        if client.is_load() { &mut self.load } else { &mut self.framework }
     }
 
     /// Returns whether an operation, if it is one of the server, is in progress.
@@ -294,9 +291,10 @@ fn accept(request: &Request<'_>) -> Result<(Message, Order), &'static str> {
     }
     let (message, order) = Message::decode(request.bytes).map_err(|_| "it cannot be decoded")?;
     let expected = Service(request.service).request_type();
-    match expected == Some(message.body.message_type()) {
-        true => Ok((message, order)),
-        false => Err("it is for another service"),
+    if expected == Some(message.body.message_type()) {
+        Ok((message, order))
+    } else {
+        Err("it is for another service")
     }
 }
 

@@ -185,10 +185,7 @@ impl<T> Shares<T> {
         for (peer, share) in &mut self.peers {
             let old = std::mem::take(&mut share.waiting);
             for (cost, item) in old {
-                match is_it(&item) {
-                    true => gone.push(item),
-                    false => share.waiting.push_back((cost, item)),
-                }
+                if is_it(&item) { gone.push(item) } else { share.waiting.push_back((cost, item)) }
             }
             if share.waiting.is_empty() {
                 share.in_turn = false;

@@ -44,12 +44,11 @@ impl Selftest {
             _ if !request.session.is_valid() => Errno::EINVAL,
             None => Errno::ESRCH,
             Some(_) => {
-                let output = match request.kind & !BUCKET == MEASURE {
-                    true => {
-                        let first = (request.kind & BUCKET) as usize;
-                        Output::Task(Task::Measure { id: self.ask(Question::Cost(client, first)) })
-                    }
-                    false => Output::Count { id: self.ask(Question::Counters(client)) },
+                let output = if request.kind & !BUCKET == MEASURE {
+                    let first = (request.kind & BUCKET) as usize;
+                    Output::Task(Task::Measure { id: self.ask(Question::Cost(client, first)) })
+                } else {
+                    Output::Count { id: self.ask(Question::Counters(client)) }
                 };
                 self.outputs.push_back(output);
                 return Outcome::Later;

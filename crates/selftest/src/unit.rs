@@ -247,9 +247,10 @@ impl Selftest {
     pub(crate) fn resume_units(&mut self, now: Time) {
         while self.instances.next_resume().is_some_and(|at| at <= now) {
             let (_, id) = self.instances.pausing.pop_front().expect("it was just checked");
-            match self.instances.get(id.instance).stopping {
-                true => self.unit_done(id),
-                false => self.next_rpc(now, id),
+            if self.instances.get(id.instance).stopping {
+                self.unit_done(id)
+            } else {
+                self.next_rpc(now, id)
             }
         }
     }
@@ -453,9 +454,10 @@ impl Instances {
         }
         self.calls.check()?;
         let units: usize = self.table.values().map(Instance::unit_count).sum();
-        match units == self.units {
-            true => Ok(()),
-            false => Err(format!("{units} units are installed, {} are counted", self.units)),
+        if units == self.units {
+            Ok(())
+        } else {
+            Err(format!("{units} units are installed, {} are counted", self.units))
         }
     }
 }

@@ -50,10 +50,7 @@ impl fmt::Display for Unserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { directory, why } = self;
         let place = directory.display().to_string();
-        match why.contains(&place) {
-            true => f.write_str(why),
-            false => write!(f, "{place}: {why}"),
-        }
+        if why.contains(&place) { f.write_str(why) } else { write!(f, "{place}: {why}") }
     }
 }
 

@@ -46,7 +46,7 @@ use crate::traced;
 pub(crate) const JOINED: Space = Space::new(0xd0);
 const REGISTERED: &[u8] = b"registered";
 /// How long servers are waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// When something that is missing is looked for again, at first and at the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_secs(5);
@@ -208,7 +208,7 @@ impl Joiner {
 
     /// Joins, and stays connected until it stops or is to join again.
     fn join(&self, stopping: &Stopping) -> Result<(), Missing> {
-        let options = SessionOptions { interface: None, port: self.port, timeout: PATIENCE };
+        let options = SessionOptions { interface: None, port: self.port, timeout: TIMEOUT };
         let mut session = Session::on(&self.node, &self.nids, options)?;
         stopping.watch(&session);
         let address = self.address();
@@ -229,13 +229,13 @@ impl Joiner {
         }
         let file_system = session.file_system(mgs, &address)?;
         let mdt = file_system.mdts.iter().find(|mdt| mdt.index == 0).ok_or(Missing::Mdt)?;
-        session.renew(PATIENCE);
+        session.renew(TIMEOUT);
         let mdt = session.connect_as(self.uuid(), mdt).map_err(Missing::Connection)?;
         self.get_sequences(&session, mdt)?;
         self.report_start(&session, mgs)?;
         info!("{} has joined its file system", self.label.name());
         loop {
-            session.renew(PATIENCE);
+            session.renew(TIMEOUT);
             self.get_sequences(&session, mdt)?;
             self.follow_settings(&session, mgs)?;
             wait(stopping)?;
@@ -267,7 +267,7 @@ impl Joiner {
     ) -> Result<(), Missing> {
         let mut links = Links::default();
         loop {
-            session.renew(PATIENCE);
+            session.renew(TIMEOUT);
             let Configuration { osts: found, pools, .. } = session.file_system(mgs, address)?;
             osts.set_pools(pools);
             let is_used =
@@ -363,9 +363,10 @@ impl Joiner {
 
     fn registration(&self, flags: TargetFlags, instance: u32, own: &[Nid]) -> Request {
         let (name, placement) = (self.label.name(), &self.placement);
-        let primary = match placement.has_service_nodes() {
-            true => TargetFlags::NO_PRIMNODE,
-            false => TargetFlags::NONE,
+        let primary = if placement.has_service_nodes() {
+            TargetFlags::NO_PRIMNODE
+        } else {
+            TargetFlags::NONE
         };
         let mut nids = [0; 32];
         let small = own.iter().filter_map(|nid| nid.to_small());

@@ -139,10 +139,8 @@ impl Serving {
             _ => 2,
         });
         let is_named = meant.iter().any(|(_, one)| one.device.is_named(name));
-        let mut stopped: Vec<String> = match is_named {
-            true => vec![],
-            false => inner.roster.forget_unserved(directory),
-        };
+        let mut stopped: Vec<String> =
+            if is_named { vec![] } else { inner.roster.forget_unserved(directory) };
         if meant.is_empty() && stopped.is_empty() {
             let served = inner.roster.served().into_iter();
             let known = served.map(|(_, listed)| listed.device.name).collect();
@@ -151,9 +149,10 @@ impl Serving {
         let mut result = Ok(());
         for (target, listed) in meant {
             let (name, directory) = (listed.device.name, listed.device.directory);
-            match inner.close(state, target, &name) {
-                true => stopped.push(name),
-                false => result = Err(ChangeError::Busy { name, directory }),
+            if inner.close(state, target, &name) {
+                stopped.push(name)
+            } else {
+                result = Err(ChangeError::Busy { name, directory })
             }
         }
         result.map(|()| stopped)
@@ -183,9 +182,10 @@ impl Inner {
         }
         self.remove(target);
         let is_free = hosted.is_none_or(|hosted| hosted.close(name));
-        match is_free {
-            true => info!("{name} has stopped"),
-            false => warn!("{name} is not served any more, but work on its disk does not end"),
+        if is_free {
+            info!("{name} has stopped")
+        } else {
+            warn!("{name} is not served any more, but work on its disk does not end")
         }
         is_free
     }
@@ -221,12 +221,13 @@ impl Hosted {
 fn explained(unserved: Unserved) -> Unserved {
     let own = format!("in use by process {}.", std::process::id());
     let Unserved { directory, why } = unserved;
-    let why = match why.contains(&own) {
-        true => format!(
+    let why = if why.contains(&own) {
+        format!(
             "{} is not free yet: its target was stopped, and work on its disk does not end",
             directory.display()
-        ),
-        false => why,
+        )
+    } else {
+        why
     };
     Unserved { directory, why }
 }
@@ -255,10 +256,7 @@ fn lines(failed: &[Unserved]) -> String {
 }
 
 fn also(started: &[String]) -> impl fmt::Display {
-    match started.is_empty() {
-        true => String::new(),
-        false => format!("\nstarted: {}", started.join(", ")),
-    }
+    if started.is_empty() { String::new() } else { format!("\nstarted: {}", started.join(", ")) }
 }
 
 fn listed(known: &[String]) -> String {

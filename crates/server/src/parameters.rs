@@ -135,10 +135,7 @@ impl Parameters {
         for (target, _) in self.roster.served() {
             set.extend(self.set_of(target, pattern, value)?);
         }
-        match set.is_empty() {
-            true => Err(Unset::Unknown(pattern.to_owned())),
-            false => Ok(set),
-        }
+        if set.is_empty() { Err(Unset::Unknown(pattern.to_owned())) } else { Ok(set) }
     }
 
     /// The same for one target.
@@ -170,9 +167,8 @@ impl Parameters {
             }
             traced::configured(name, format_args!("its log has {pattern}={value}"));
             let of_node = timing::set(&self.running, pattern, value);
-            let set = of_node.and_then(|set| match set.is_empty() {
-                true => self.set_of(target, pattern, value),
-                false => Ok(set),
+            let set = of_node.and_then(|set| {
+                if set.is_empty() { self.set_of(target, pattern, value) } else { Ok(set) }
             });
             match set {
                 Ok(set) if !set.is_empty() => info!("{name}: {pattern} is {value}"),

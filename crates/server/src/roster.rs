@@ -97,13 +97,11 @@ impl Roster {
     pub(crate) fn meant(&self, name: &str, directory: &Path) -> Vec<(TargetId, Listed)> {
         let (named, others): (Vec<_>, Vec<_>) =
             self.served().into_iter().partition(|(_, listed)| listed.device.is_named(name));
-        match named.is_empty() {
-            false => named,
-            true => {
-                let of =
-                    |(_, listed): &(TargetId, Listed)| is_in(&listed.device.directory, directory);
-                others.into_iter().filter(of).collect()
-            }
+        if named.is_empty() {
+            let of = |(_, listed): &(TargetId, Listed)| is_in(&listed.device.directory, directory);
+            others.into_iter().filter(of).collect()
+        } else {
+            named
         }
     }
 

@@ -38,10 +38,7 @@ impl Stopping {
     pub(crate) fn watch(&self, session: &Session) {
         let mut state = self.state();
         let session = session.interrupter();
-        match state.has_begun {
-            true => session.interrupt(),
-            false => state.session = Some(session),
-        }
+        if state.has_begun { session.interrupt() } else { state.session = Some(session) }
     }
 
     /// Waits for a time, or until the thread is to end. Returns whether to go on.

@@ -415,11 +415,14 @@ impl Targets {
                 self.server.evict(now, export, Eviction::Administrator);
             }
             Command::Run(work) => self.work.push_back(work),
-            Command::Durable(number, waiting) => match number <= entry.committed {
-                // Nobody who waits goes away.
-                true => drop(waiting.send(())),
-                false => entry.durable.entry(number).or_default().push(waiting),
-            },
+            Command::Durable(number, waiting) => {
+                if number <= entry.committed {
+                    // Nobody who waits goes away.
+                    let _ = waiting.send(());
+                } else {
+                    entry.durable.entry(number).or_default().push(waiting)
+                }
+            }
             Command::Spawn(operation) => entry.tasks.spawn(operation),
         }
     }

@@ -65,9 +65,12 @@ fn get(limits: &Limits, name: &str) -> u64 {
 }
 
 fn put(limits: &mut Limits, name: &str, seconds: u32) -> Result<(), String> {
-    let range = |range: std::ops::RangeInclusive<u32>| match range.contains(&seconds) {
-        true => Ok(seconds),
-        false => Err(format!("{seconds} is not {} to {}", range.start(), range.end())),
+    let range = |range: std::ops::RangeInclusive<u32>| {
+        if range.contains(&seconds) {
+            Ok(seconds)
+        } else {
+            Err(format!("{seconds} is not {} to {}", range.start(), range.end()))
+        }
     };
     let time = |seconds: u32| Duration::from_secs(seconds.into());
     match name {

@@ -159,13 +159,12 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
                 return Err(errno);
             }
         };
-        let done = match is_write {
-            true => self.write(context, request, transfer, moved).await,
-            false => {
-                let this = self.clone();
-                let filled = context.run(move || this.fill(transfer, moved)).await??;
-                self.send(context, request, filled).await
-            }
+        let done = if is_write {
+            self.write(context, request, transfer, moved).await
+        } else {
+            let this = self.clone();
+            let filled = context.run(move || this.fill(transfer, moved)).await??;
+            self.send(context, request, filled).await
         };
         drop(lock);
         done

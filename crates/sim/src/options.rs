@@ -229,9 +229,10 @@ impl fmt::Display for Faults {
         ];
         let some = all.into_iter().filter(|(count, _)| *count > 0);
         let some: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
-        match some.is_empty() {
-            true => f.write_str("none"),
-            false => write!(f, "{}, of up to {}", some.join(", "), duration(*longest)),
+        if some.is_empty() {
+            f.write_str("none")
+        } else {
+            write!(f, "{}, of up to {}", some.join(", "), duration(*longest))
         }
     }
 }

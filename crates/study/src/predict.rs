@@ -119,10 +119,7 @@ pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyE
     let before = if effort.latencies { session.measures()? } else { Vec::new() };
     let (measured, waiting) = watch(scenario, &hosts, &mut session, units)?;
     let binding = full_lines(scenario, measured).unwrap_or_else(|| most_often(&waiting));
-    let latencies = match effort.latencies {
-        true => latencies(&before, &session.measures()?),
-        false => None,
-    };
+    let latencies = if effort.latencies { latencies(&before, &session.measures()?) } else { None };
     let rpcs_per_second = measured.answers as f64 / measured.over.as_secs_f64();
     Ok(Prediction {
         bytes_per_second: rpcs_per_second * f64::from(scenario.size),

@@ -69,9 +69,12 @@ impl Table {
         grid.load_style(presets::ASCII_MARKDOWN);
         // The preset writes a line below the headings that does not mark alignment.
         let widths = grid.column_max_content_widths();
-        let rules = self.columns.iter().zip(widths).map(|(column, width)| match column.is_right {
-            true => format!("{}:", "-".repeat(usize::from(width) + 1)),
-            false => "-".repeat(usize::from(width) + 2),
+        let rules = self.columns.iter().zip(widths).map(|(column, width)| {
+            if column.is_right {
+                format!("{}:", "-".repeat(usize::from(width) + 1))
+            } else {
+                "-".repeat(usize::from(width) + 2)
+            }
         });
         let rules = format!("|{}|", rules.collect::<Vec<_>>().join("|"));
         let lines = grid.lines().enumerate();

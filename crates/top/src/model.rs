@@ -179,10 +179,9 @@ fn overview(nodes: &[Node], views: &[NodeView]) -> Table {
         };
         let worst = view.troubles.iter().map(|(mark, _)| *mark).min();
         let is_up = view.state == State::Up;
-        let figures = shown.iter().map(|quantity| match is_up {
-            true => node.figure(*quantity),
-            false => UNKNOWN.to_owned(),
-        });
+        let figures = shown
+            .iter()
+            .map(|quantity| if is_up { node.figure(*quantity) } else { UNKNOWN.to_owned() });
         let targets = node.now.as_ref().filter(|_| is_up).map(|now| now.targets.len() as u64);
         let end = [or_unknown(targets, grouped), grouped(view.troubles.len() as u64)];
         let start = [view.name.clone(), state.to_owned()];

@@ -291,9 +291,10 @@ fn operations_of_targets(pair: &Pair<'_>) -> Table {
             let executed = pair.counted(both, &counter.name, |counter| counter.samples);
             let Some(executed) = executed.filter(|rate| *rate > 0.0) else { continue };
             let mean = mean(pair, both, &counter.name);
-            let mean = match counter.name.ends_with("_bytes") {
-                true => mean.map(|mean| size(mean as u64)),
-                false => mean.map(micros),
+            let mean = if counter.name.ends_with("_bytes") {
+                mean.map(|mean| size(mean as u64))
+            } else {
+                mean.map(micros)
             };
             all.push((executed, &target.name, &counter.name, or_unknown(mean, |mean| mean)));
         }

@@ -109,9 +109,8 @@ impl Table {
 
     /// Returns the headings and then each row as a line of plain text.
     pub fn lines(&self) -> Vec<String> {
-        let column = |heading: &Heading| match heading.is_number {
-            true => right(heading.name),
-            false => left(heading.name),
+        let column = |heading: &Heading| {
+            if heading.is_number { right(heading.name) } else { left(heading.name) }
         };
         let mut grid = Grid::new(self.columns.iter().map(column));
         for row in &self.rows {

@@ -107,10 +107,7 @@ impl<'a> Connection<'a> {
     }
 
     fn direction(&self, segment: &Segment<'_>) -> Direction {
-        match segment.source == self.active {
-            true => Direction::FromActive,
-            false => Direction::FromPassive,
-        }
+        if segment.source == self.active { Direction::FromActive } else { Direction::FromPassive }
     }
 
     /// Returns whether this SYN is a repetition of the one that opened the connection.
@@ -237,15 +234,17 @@ fn opens_another(segment: &Segment<'_>, known: &Connection<'_>) -> bool {
 /// Returns the connection to which its first captured segment belongs.
 fn begin<'a>(segment: &Segment<'a>, time: Time) -> Connection<'a> {
     let syn = segment.has(Segment::SYN);
-    let from_passive = match syn {
-        true => segment.has(Segment::ACK),
+    let from_passive = if syn {
+        segment.has(Segment::ACK)
+    } else {
         // LNet listens on one port. Otherwise the first sender is assumed to be the connecting
         // side.
-        false => segment.source.port() == ACCEPT_PORT && segment.target.port() != ACCEPT_PORT,
+        segment.source.port() == ACCEPT_PORT && segment.target.port() != ACCEPT_PORT
     };
-    let (active, passive) = match from_passive {
-        true => (segment.target, segment.source),
-        false => (segment.source, segment.target),
+    let (active, passive) = if from_passive {
+        (segment.target, segment.source)
+    } else {
+        (segment.source, segment.target)
     };
     let start = if syn { Start::Attempt } else { Start::Earlier };
     Connection::new(active, passive, start, time)

@@ -164,9 +164,10 @@ fn lnetctl(advice: &Advice, names: &Names) -> String {
         Whose::Kernel => "lnetctl",
     };
     let has_routers = advice.site.routers > 0;
-    let router_credits = match has_routers {
-        true => format!(" --peer-buffer-credits {}", plan.peer_buffer_credits),
-        false => String::new(),
+    let router_credits = if has_routers {
+        format!(" --peer-buffer-credits {}", plan.peer_buffer_credits)
+    } else {
+        String::new()
     };
     let mut text = match advice.site.whose {
         Whose::Fulmar => String::new(),

@@ -133,9 +133,10 @@ impl Args {
         if is_directory && !self.recursive {
             return Err(format!("{from} is a directory: copy it with -r"));
         }
-        let into = match is_directory || self.to.ends_with('/') {
-            true => self.to.ends_with('/'),
-            false => matches!(to.follow()?, Some(Found::Directory { .. })),
+        let into = if is_directory || self.to.ends_with('/') {
+            self.to.ends_with('/')
+        } else {
+            matches!(to.follow()?, Some(Found::Directory { .. }))
         };
         if !into {
             return Ok((found, to));

@@ -294,9 +294,7 @@ fn set_mode(file: &fs::File, mode: u32) -> io::Result<()> {
 
 fn set_time(file: &fs::File, seconds: i64) -> io::Result<()> {
     let since = std::time::Duration::from_secs(seconds.unsigned_abs());
-    let time = match seconds < 0 {
-        true => std::time::UNIX_EPOCH - since,
-        false => std::time::UNIX_EPOCH + since,
-    };
+    let time =
+        if seconds < 0 { std::time::UNIX_EPOCH - since } else { std::time::UNIX_EPOCH + since };
     file.set_times(fs::FileTimes::new().set_modified(time))
 }

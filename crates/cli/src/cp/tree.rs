@@ -204,10 +204,13 @@ impl Tree {
             (Found::Link { target }, Purpose::Copy { .. }) => {
                 to.make_link(target).map(|()| Outcome::Other)
             }
-            (Found::Link { .. }, Purpose::Compare) => match to.look()?.as_ref() == Some(found) {
-                true => Ok(Outcome::Other),
-                false => Err(format!("{to} differs from {from}: it is not the same link")),
-            },
+            (Found::Link { .. }, Purpose::Compare) => {
+                if to.look()?.as_ref() == Some(found) {
+                    Ok(Outcome::Other)
+                } else {
+                    Err(format!("{to} differs from {from}: it is not the same link"))
+                }
+            }
             (Found::Other, Purpose::Copy { .. }) => {
                 Err(format!("{from} is a device, a pipe or a socket, and was not copied"))
             }

@@ -85,9 +85,10 @@ fn operation(text: &str) -> Result<String, String> {
         .map(|opcode| format!("{opcode:?}"))
         .filter(|known| known.contains(&name) || name.contains(after_service(known)))
         .collect();
-    let hint = match similar.is_empty() {
-        true => "names are those of Lustre, such as OST_WRITE or LDLM_ENQUEUE".to_owned(),
-        false => format!("did you mean {}?", similar.join(", ")),
+    let hint = if similar.is_empty() {
+        "names are those of Lustre, such as OST_WRITE or LDLM_ENQUEUE".to_owned()
+    } else {
+        format!("did you mean {}?", similar.join(", "))
     };
     Err(format!("no operation has this name; {hint}"))
 }

@@ -157,9 +157,10 @@ fn ends(rpc: &Rpc<'_>, names: &Names) -> (String, String) {
         target.map_or_else(|| nid.to_string(), |target| format!("{target} {nid}"))
     };
     let target = names.target(rpc);
-    match is_callback(rpc) {
-        true => (named(rpc.client, target), named(rpc.server, None)),
-        false => (named(rpc.client, None), named(rpc.server, target)),
+    if is_callback(rpc) {
+        (named(rpc.client, target), named(rpc.server, None))
+    } else {
+        (named(rpc.client, None), named(rpc.server, target))
     }
 }
 

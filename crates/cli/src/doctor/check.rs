@@ -50,9 +50,10 @@ fn requests(args: &CheckArgs) -> Result<Vec<Options>, String> {
         udp_rate: args.udp_rate,
         timeout: Duration::from_secs(args.timeout),
     };
-    Ok(match args.targets.is_empty() {
-        true => vec![options(None)],
-        false => args.targets.iter().cloned().map(Some).map(options).collect(),
+    Ok(if args.targets.is_empty() {
+        vec![options(None)]
+    } else {
+        args.targets.iter().cloned().map(Some).map(options).collect()
     })
 }
 
@@ -63,9 +64,10 @@ fn run(args: &CheckArgs, requests: &[Options]) -> ExitCode {
         if let Some(target) = options.target.as_ref().filter(|_| live) {
             print(&format!("Examining the path to {target}:\n"));
         }
-        let running = match live {
-            true => ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout()),
-            false => ProgressBar::hidden(),
+        let running = if live {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout())
+        } else {
+            ProgressBar::hidden()
         };
         let running = running.with_style(ProgressStyle::default_spinner());
         let report = examine(options, &mut |progress| show(&running, &progress));
@@ -89,9 +91,10 @@ fn run(args: &CheckArgs, requests: &[Options]) -> ExitCode {
         }
         complain(&format!("Wrote {}.\n", path.display()));
     }
-    match reports.iter().any(|report| report.worst == Level::Error) {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    if reports.iter().any(|report| report.worst == Level::Error) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     }
 }
 

@@ -90,9 +90,10 @@ fn subject(text: &str) -> Result<Subject, String> {
 /// Reads a NID on a TCP network.
 fn tcp_nid(text: &str) -> Result<Nid, String> {
     let nid: Nid = text.parse().map_err(|error| format!("{error}"))?;
-    match nid.net().kind() == NetType::TCP && nid.ip().is_some() {
-        true => Ok(nid),
-        false => Err("this network is not supported: use a NID on tcp".to_owned()),
+    if nid.net().kind() == NetType::TCP && nid.ip().is_some() {
+        Ok(nid)
+    } else {
+        Err("this network is not supported: use a NID on tcp".to_owned())
     }
 }
 

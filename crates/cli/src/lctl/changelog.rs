@@ -64,9 +64,10 @@ impl Register {
         let id = call(context, command, &request)?.id;
         let user = user.filter(|name| !name.is_empty()).map(|name| format!("-{name}"));
         let name = format!("cl{id}{}", user.unwrap_or_default());
-        Ok(print(&match nameonly {
-            true => format!("{name}\n"),
-            false => format!("{device}: Registered changelog userid '{name}'\n"),
+        Ok(print(&if nameonly {
+            format!("{name}\n")
+        } else {
+            format!("{device}: Registered changelog userid '{name}'\n")
         }))
     }
 }

@@ -85,12 +85,11 @@ fn of_client(args: &Args, from: MountArgs) -> Status {
     let device = from.mgs_device();
     let devices = devices((args, device), &mount, &targets, connected.as_ref());
     let uuid = mount.session.uuid().to_string();
-    print(&match args.json {
-        true => {
-            let object = |device: &Device| object(device, &uuid);
-            format!("{:#}\n", Value::from_iter(devices.iter().map(object)))
-        }
-        false => list(&devices, &uuid),
+    print(&if args.json {
+        let object = |device: &Device| object(device, &uuid);
+        format!("{:#}\n", Value::from_iter(devices.iter().map(object)))
+    } else {
+        list(&devices, &uuid)
     })
 }
 

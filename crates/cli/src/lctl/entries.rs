@@ -20,9 +20,10 @@ impl Entry {
     fn of(listed: &Listed, len: usize) -> Self {
         let Listed { name, is_readable, is_writable } = listed;
         let (is_readable, is_writable) = (*is_readable, *is_writable);
-        let kind = match len == name.len() {
-            true => Kind::File { is_readable, is_writable },
-            false => Kind::Directory,
+        let kind = if len == name.len() {
+            Kind::File { is_readable, is_writable }
+        } else {
+            Kind::Directory
         };
         Self { name: name[..len].to_vec(), kind }
     }

@@ -188,9 +188,10 @@ impl Which {
         names.extend(of_node.iter().cloned());
         let mut entries = select(&pattern, &names, self.recursive);
         if entries.is_empty() {
-            return Err(match self.recursive {
-                true => exit::of_errno(-Errno::ENOENT.0),
-                false => missing(command, &pattern),
+            return Err(if self.recursive {
+                exit::of_errno(-Errno::ENOENT.0)
+            } else {
+                missing(command, &pattern)
             });
         }
         let is_shown = |one: &Entry| {
@@ -333,9 +334,10 @@ fn of_mounts(context: &Context) -> Vec<Mounted> {
 
 /// Reports that nothing is selected on a machine without a node: where something is mounted, none is needed.
 fn without_node(command: &str, name: &str, error: CallError, context: &Context) -> Status {
-    match context.is_node_named || mounts().is_empty() {
-        true => failed(error),
-        false => missing(command, name),
+    if context.is_node_named || mounts().is_empty() {
+        failed(error)
+    } else {
+        missing(command, name)
     }
 }
 

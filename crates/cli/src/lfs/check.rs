@@ -55,16 +55,13 @@ pub(super) fn run(args: &Args) -> Status {
     };
     let ping = |mut whole: Whole| whole.ping(|kind| args.which.has(kind));
     let checked: Vec<Checked> = all.into_iter().flat_map(ping).collect();
-    match args.whole.json {
-        true => {
-            print(&format!("{:#}\n", Value::from_iter(checked.iter().map(object))));
-        }
-        false => {
-            for (device, answer) in &checked {
-                match line(device, *answer) {
-                    Ok(line) => drop(print(&line)),
-                    Err(line) => complain(&line),
-                }
+    if args.whole.json {
+        print(&format!("{:#}\n", Value::from_iter(checked.iter().map(object))));
+    } else {
+        for (device, answer) in &checked {
+            match line(device, *answer) {
+                Ok(line) => drop(print(&line)),
+                Err(line) => complain(&line),
             }
         }
     }

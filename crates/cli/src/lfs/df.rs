@@ -71,9 +71,10 @@ impl Args {
     fn show(&self, mut whole: Whole) -> Status {
         let rows: Vec<Row> = whole.statfs(|target| self.wants(target.kind, target.index));
         let has_whole = !matches!((self.mdt, self.ost), (Some(Some(_)), _) | (_, Some(Some(_))));
-        print(&match self.whole.json {
-            true => format!("{:#}\n", document(&rows, &whole.place)),
-            false => table(&rows, self.show, &whole.place, has_whole),
+        print(&if self.whole.json {
+            format!("{:#}\n", document(&rows, &whole.place))
+        } else {
+            table(&rows, self.show, &whole.place, has_whole)
         });
         let answers: Vec<_> = rows.into_iter().map(|(_, answer)| answer).collect();
         status(&answers)
@@ -129,16 +130,13 @@ fn heading(show: Show) -> String {
 }
 
 fn line(uuid: &str, usage: &Usage, show: Show, place: &str, states: &str) -> String {
-    let (quantities, share) = match show.inodes {
-        true => {
-            let files = [usage.files, usage.used_files(), usage.free_files];
-            (files, usage.percent_of_files())
-        }
-        false => {
-            let bytes = [usage.bytes, usage.used(), usage.available];
-            let unit = if show.is_scaled() { 1 } else { 1024 };
-            (bytes.map(|bytes| bytes / unit), usage.percent())
-        }
+    let (quantities, share) = if show.inodes {
+        let files = [usage.files, usage.used_files(), usage.free_files];
+        (files, usage.percent_of_files())
+    } else {
+        let bytes = [usage.bytes, usage.used(), usage.available];
+        let unit = if show.is_scaled() { 1 } else { 1024 };
+        (bytes.map(|bytes| bytes / unit), usage.percent())
     };
     let [size, used, free] = quantities.map(|quantity| show.quantity(quantity));
     format!("{uuid:<20} {size} {used} {free} {share:>3}%  {place} {states}\n")
@@ -151,10 +149,7 @@ impl Show {
 
     /// Returns a number, with a unit if that is wanted. Those with a unit are narrower.
     fn quantity(self, number: u64) -> String {
-        let (base, units) = match self.human {
-            true => (1024.0, "KMGTPEZY"),
-            false => (1000.0, "kMGTPEZY"),
-        };
+        let (base, units) = if self.human { (1024.0, "KMGTPEZY") } else { (1000.0, "kMGTPEZY") };
         let (mut scaled, mut unit) = (number as f64, None);
         let mut units = units.chars();
         while self.is_scaled() && scaled > base {

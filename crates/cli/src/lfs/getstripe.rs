@@ -102,9 +102,10 @@ impl Show {
             Err(errno) => return Err(errno),
         };
         let name = path.display();
-        match self.asks_for_one() {
-            true => self.one(&layout),
-            false => Ok(format!("{name}\n{}\n", shown(&layout, kind)?)),
+        if self.asks_for_one() {
+            self.one(&layout)
+        } else {
+            Ok(format!("{name}\n{}\n", shown(&layout, kind)?))
         }
     }
 

@@ -39,9 +39,10 @@ pub(super) fn path2fid(args: &Path2FidArgs) -> Status {
         let fid = at.attribute(at.path(), special::FID);
         let shown = fid.map(|fid| {
             let fid = String::from_utf8_lossy(&fid);
-            match args.places.len() > 1 {
-                true => format!("{}: {fid}\n", at.path().display()),
-                false => format!("{fid}\n"),
+            if args.places.len() > 1 {
+                format!("{}: {fid}\n", at.path().display())
+            } else {
+                format!("{fid}\n")
             }
         });
         report(at.path(), shown);

@@ -298,9 +298,10 @@ impl Part {
             Some(_) => LayoutMagic::LOV_V3,
             None => LayoutMagic::LOV_V1,
         };
-        let (pattern, stripe_size, stripe_count) = match self.on_mdt {
-            true => (Pattern::MDT, self.end.unwrap_or_default() as u32, 0),
-            false => (Pattern::RAID0, self.size, self.count),
+        let (pattern, stripe_size, stripe_count) = if self.on_mdt {
+            (Pattern::MDT, self.end.unwrap_or_default() as u32, 0)
+        } else {
+            (Pattern::RAID0, self.size, self.count)
         };
         let wanted = LovMd::wanted(stripe_size, stripe_count);
         let header = LovHeader { magic, pattern, generation: self.index, ..wanted.header };

@@ -19,9 +19,10 @@ pub(super) fn run(args: &WholeArgs, kind: TargetKind) -> Status {
     };
     for whole in all {
         let targets = whole.targets(kind);
-        print(&match args.json {
-            true => format!("{:#}\n", Value::from_iter(targets.iter().map(object))),
-            false => list(heading, &targets),
+        print(&if args.json {
+            format!("{:#}\n", Value::from_iter(targets.iter().map(object)))
+        } else {
+            list(heading, &targets)
         });
     }
     0

@@ -207,9 +207,10 @@ fn ask(at: &At, question: &[u8], targets: &[FsTarget]) -> Vec<Result<Vec<u8>, Er
                 while let Some(number) = take() {
                     let target = &targets[number];
                     let name = [question, target.place().as_bytes()].concat();
-                    let answer = match target.is_active {
-                        true => at.attribute(path, &name),
-                        false => Err(Errno::ENODATA),
+                    let answer = if target.is_active {
+                        at.attribute(path, &name)
+                    } else {
+                        Err(Errno::ENODATA)
                     };
                     if let Ok(mut answers) = answers.lock() {
                         answers.insert(number, answer);

@@ -103,9 +103,10 @@ fn rates(before: &[Counters; 2], now: &[Counters; 2], time: Duration) -> [f64; 2
 /// Describes the lines.
 fn describe(lines: &[Line; 2]) -> String {
     let [there, back] = lines;
-    match there == back {
-        true => format!("Each direction: {}", words(there)),
-        false => format!("A to B: {}\nB to A: {}", words(there), words(back)),
+    if there == back {
+        format!("Each direction: {}", words(there))
+    } else {
+        format!("A to B: {}\nB to A: {}", words(there), words(back))
     }
 }
 

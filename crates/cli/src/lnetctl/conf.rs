@@ -159,15 +159,14 @@ fn execute(conf: LnetConf, context: &Context) -> Status {
 impl Export {
     pub(super) fn run(self, context: &Context) -> Status {
         context.query(Form::Classic, "export", "configuration", &ExportAll {}, |export| {
-            let report = match self.backup {
-                true => show::backup(&export.to_conf()),
-                false => export.report(context.dialect),
+            let report = if self.backup {
+                show::backup(&export.to_conf())
+            } else {
+                export.report(context.dialect)
             };
             let Some(path) = &self.file else { return context.show(&report) };
-            let text = match context.json {
-                true => report.to_json(),
-                false => report.to_yaml(context.dialect),
-            };
+            let text =
+                if context.json { report.to_json() } else { report.to_yaml(context.dialect) };
             std::fs::write(path, text).map_or_else(
                 |error| {
                     let descr = format!("cannot write {}: {error}", path.display());

@@ -124,9 +124,10 @@ impl RouteArgs {
             return None;
         }
         let text = format!("missing mandatory parameters:'{}'\n", names.join(" , "));
-        match context.json {
-            true => context.tell(op, "route", &text, Errno::EINVAL),
-            false => drop(print(&text)),
+        if context.json {
+            context.tell(op, "route", &text, Errno::EINVAL)
+        } else {
+            print(&text);
         }
         Some(exit::BAD_PARAM)
     }

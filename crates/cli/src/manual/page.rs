@@ -77,10 +77,7 @@ fn section_of(heading: &str) -> Roff {
 /// Writes the commands without subcommands of their own.
 fn write_subcommands(command: &Command, to: &mut Vec<u8>) -> io::Result<()> {
     for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
-        match one.has_subcommands() {
-            true => write_subcommands(one, to)?,
-            false => write_subcommand(one, to)?,
-        }
+        if one.has_subcommands() { write_subcommands(one, to)? } else { write_subcommand(one, to)? }
     }
     Ok(())
 }

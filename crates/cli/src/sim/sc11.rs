@@ -68,14 +68,11 @@ fn run(args: &Args) -> Result<bool, String> {
     bar.finish_and_clear();
     let study = study.map_err(|error| format!("a point cannot be simulated: {error}"))?;
     let summary = study.summary();
-    match args.json {
-        true => {
-            let document = serde_json::json!({ "summary": summary, "points": study.points });
-            print(&format!("{document:#}\n"));
-        }
-        false => {
-            print(&table(&study, &summary));
-        }
+    if args.json {
+        let document = serde_json::json!({ "summary": summary, "points": study.points });
+        print(&format!("{document:#}\n"));
+    } else {
+        print(&table(&study, &summary));
     }
     if let Some(directory) = &args.out {
         let written = write(&study, directory)?;

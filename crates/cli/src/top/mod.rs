@@ -63,17 +63,19 @@ const INVALID: u8 = 2;
 
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
-    match (0.2..=3600.0).contains(&seconds) {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err("it is 0.2 to 3600 seconds".to_owned()),
+    if (0.2..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("it is 0.2 to 3600 seconds".to_owned())
     }
 }
 
 fn speed(text: &str) -> Result<f64, String> {
     let times: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
-    match (0.01..=10_000.0).contains(&times) {
-        true => Ok(times),
-        false => Err("it is 0.01 to 10000".to_owned()),
+    if (0.01..=10_000.0).contains(&times) {
+        Ok(times)
+    } else {
+        Err("it is 0.01 to 10000".to_owned())
     }
 }
 
@@ -95,10 +97,7 @@ fn run(args: Args) -> Result<bool, String> {
         Some(path) => Feed::Played(Recording::open(path)?),
         None => Feed::Asked(live(&args)?),
     };
-    match is_text {
-        true => as_text(&args, feed),
-        false => screen::run(feed, args.speed).map(|()| true),
-    }
+    if is_text { as_text(&args, feed) } else { screen::run(feed, args.speed).map(|()| true) }
 }
 
 /// Begins to ask the nodes.
@@ -107,9 +106,10 @@ fn live(args: &Args) -> Result<Asked, String> {
         return Err(format!("{} nodes are given, and {NODES_MAX} are possible", args.nodes.len()));
     }
     let named = args.nodes.iter().cloned().map(Source::Node);
-    let sources: Vec<Source> = match args.nodes.is_empty() {
-        true => vec![Source::Here(Here::new(&args.which))],
-        false => named.collect(),
+    let sources: Vec<Source> = if args.nodes.is_empty() {
+        vec![Source::Here(Here::new(&args.which))]
+    } else {
+        named.collect()
     };
     let places: Vec<String> = sources.iter().map(Source::name).collect();
     let recorder = args.record.as_ref().map(|path| Recorder::create(path, &places)).transpose()?;

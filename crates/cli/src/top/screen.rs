@@ -96,10 +96,11 @@ pub(super) fn run(feed: Feed, speed: f64) -> Result<(), String> {
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = show(&mut terminal, feed, speed, &ended);
     let restored = ratatui::try_restore().map_err(failed);
-    match ended.load(Relaxed) {
+    if ended.load(Relaxed) {
         // After SIGHUP there may be no terminal any more.
-        true => Ok(()),
-        false => shown.and(restored),
+        Ok(())
+    } else {
+        shown.and(restored)
     }
 }
 

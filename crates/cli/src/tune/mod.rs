@@ -265,8 +265,9 @@ impl Args {
 /// Checks that a name needs no quotes in any of the texts.
 fn device_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
-    match (1..=15).contains(&text.len()) && text.chars().all(is_plain) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is not a valid name of a network device, such as eth0")),
+    if (1..=15).contains(&text.len()) && text.chars().all(is_plain) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is not a valid name of a network device, such as eth0"))
     }
 }

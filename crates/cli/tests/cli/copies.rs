@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::nodes::lab::{Lab, fulmar, ran};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_tree_is_copied_in_out_and_within() {
@@ -32,7 +32,7 @@ fn a_tree_is_copied_in_out_and_within() {
         if status == 0 {
             break out;
         }
-        assert!(begun.elapsed() < PATIENCE, "{err}");
+        assert!(begun.elapsed() < TIMEOUT, "{err}");
     };
     assert!(first.starts_with("20 files copied, 781 KiB in "), "{first}");
     let ok = |words: &str| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::nodes::lab::{Lab, Node, fulmar, ran};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file system of two OSTs that is mounted; the mount ends with it.
 struct Mounted {
@@ -98,7 +98,7 @@ impl Mounted {
             if status == 0 {
                 return fs::remove_file(self.directory.join("probe")).unwrap();
             }
-            assert!(begun.elapsed() < PATIENCE, "{err}");
+            assert!(begun.elapsed() < TIMEOUT, "{err}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -179,7 +179,7 @@ fn lfs_tells_of_the_quotas_of_a_mount_and_of_an_address() {
         if shown.lines().nth(2).is_some_and(|row| row.starts_with("              .    1024 ")) {
             break shown;
         }
-        assert!(begun.elapsed() < PATIENCE, "{shown}");
+        assert!(begun.elapsed() < TIMEOUT, "{shown}");
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(
@@ -260,7 +260,7 @@ fn the_rpcs_of_a_mount_are_traced() {
         mounted.output(parameters);
         std::thread::sleep(Duration::from_millis(20));
         number += 1;
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TIMEOUT);
     }
     let pid = rustix::process::Pid::from_raw(trace.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -329,7 +329,7 @@ fn a_file_system_is_mounted_where_it_is_served() {
         let node = lab.up(74, &args);
         let begun = Instant::now();
         while !is_mounted(&directory) {
-            assert!(begun.elapsed() < PATIENCE, "not mounted");
+            assert!(begun.elapsed() < TIMEOUT, "not mounted");
             std::thread::sleep(Duration::from_millis(50));
         }
         if written {
@@ -365,7 +365,7 @@ fn servers_behind_a_router_are_mounted() {
     let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split(' ')));
     let begun = Instant::now();
     while run("mount 127.0.0.77@tcp:/lv mount -o config=client --timeout 20").0 != 0 {
-        assert!(begun.elapsed() < PATIENCE, "not mounted");
+        assert!(begun.elapsed() < TIMEOUT, "not mounted");
     }
     let data: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
     let mut file = fs::File::create(directory.join("file")).unwrap();
@@ -484,7 +484,7 @@ fn counters_are_shown_and_cleared(mounted: &Mounted, output: &dyn Fn(&str) -> St
     let begun = Instant::now();
     let stats = loop {
         let stats = output("get_param -n llite.*.stats");
-        if stats.contains("\nclose ") || begun.elapsed() > PATIENCE {
+        if stats.contains("\nclose ") || begun.elapsed() > TIMEOUT {
             break stats;
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -54,10 +54,7 @@ fn output(program: &str, what: &str, args: &[&str]) -> Option<String> {
         return None;
     };
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    match output.status.success() {
-        true => Some(text),
-        false => Some(format!("{text}{}", output.status)),
-    }
+    if output.status.success() { Some(text) } else { Some(format!("{text}{}", output.status)) }
 }
 
 #[test]

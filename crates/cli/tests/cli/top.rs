@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::nodes::lab::{Lab, Node, fulmar, ran};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node with metrics that knows a peer.
 struct Pair {
@@ -131,7 +131,7 @@ fn on_terminal(pair: &Pair, end: impl FnOnce(&mut ChildStdin, &str)) {
     let mut wait_for = |part: &str| {
         let begun = Instant::now();
         while !seen.contains(part) {
-            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let left = TIMEOUT.saturating_sub(begun.elapsed());
             let piece = pieces.recv_timeout(left);
             let piece = piece.unwrap_or_else(|_| panic!("{part:?} is missing in {seen:?}"));
             seen += &String::from_utf8_lossy(&piece);
@@ -147,7 +147,7 @@ fn on_terminal(pair: &Pair, end: impl FnOnce(&mut ChildStdin, &str)) {
     wait_for(" icanon");
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        assert!(begun.elapsed() < TIMEOUT, "it does not end");
         sleep(Duration::from_millis(10));
     }
 }

@@ -204,14 +204,15 @@ impl Core {
 fn terms(granted: &ConnectData) -> Terms {
     // No more than was asked for.
     let brw_size = granted.brw_size.min(BRW_MAX as u32);
-    match granted.flags.has(ConnectFlags::GRANT_PARAM) {
-        true => Terms::announced(
+    if granted.flags.has(ConnectFlags::GRANT_PARAM) {
+        Terms::announced(
             brw_size,
             granted.grant_block_bits,
             granted.grant_tax_kib,
             granted.grant_blocks_max,
-        ),
-        false => Terms::pages(brw_size.into()),
+        )
+    } else {
+        Terms::pages(brw_size.into())
     }
 }
 
@@ -220,12 +221,11 @@ impl Context {
     pub(super) fn caches_under(&self, object: &Object, acquired: &Acquired) {
         let (Some(held), Some(covered)) = (&acquired.held, &acquired.covered) else { return };
         let is_write = covered.mode != LockMode::PR;
-        let range = match object.is_on_mdt() {
-            true => 0..u64::MAX,
-            false => {
-                let extent = covered.policy.extent();
-                extent.start..extent.end.saturating_add(1)
-            }
+        let range = if object.is_on_mdt() {
+            0..u64::MAX
+        } else {
+            let extent = covered.policy.extent();
+            extent.start..extent.end.saturating_add(1)
         };
         let lock = held.id();
         self.core().with_data(self.mount, |data| {

@@ -24,16 +24,14 @@ impl Gate {
     }
 
     fn enter(&mut self, exclusive: bool) {
-        match exclusive {
-            true => self.is_exclusive = true,
-            false => self.shared += 1,
-        }
+        if exclusive { self.is_exclusive = true } else { self.shared += 1 }
     }
 
     fn leave(&mut self, exclusive: bool) {
-        match exclusive {
-            true => self.is_exclusive = false,
-            false => self.shared -= 1,
+        if exclusive {
+            self.is_exclusive = false
+        } else {
+            self.shared -= 1
         }
         while let Some((next, _)) = self.waiting.front()
             && self.admits(*next)

@@ -87,10 +87,7 @@ impl Context {
         let held = self.lock_all(&self.pieces(&file, offset..end), LockMode::PR).await?;
         let known = self.known_size(&file);
         // Nobody can cut what is locked; but what is behind it may have grown.
-        let size = match known >= end {
-            true => known,
-            false => self.size(fid, &file.layout).await?.size,
-        };
+        let size = if known >= end { known } else { self.size(fid, &file.layout).await?.size };
         let parts = self
             .data_op(|data, now| {
                 data.cache.set_size(file.id, size);
@@ -101,9 +98,10 @@ impl Context {
             })
             .await;
         if let Some(told) = told.filter(|_| parts.is_ok()) {
-            match before == Some(self.all_evictions(&file)) {
-                true => self.tell(&file, &held, told),
-                false => told(false),
+            if before == Some(self.all_evictions(&file)) {
+                self.tell(&file, &held, told)
+            } else {
+                told(false)
             }
         }
         drop((held, using, pass));

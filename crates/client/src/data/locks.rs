@@ -62,9 +62,10 @@ impl Context {
         };
         let wanted = Wanted { early, ..Wanted::new(resource, mode, policy) };
         let acquired = self.acquire(object.import, wanted, Some(Build::alone(plain))).await?;
-        match object.is_on_mdt() {
-            true => self.dom_lvb(object, &acquired).await?,
-            false => drop(self.object_lvb(object.file, object.key(), &acquired)?),
+        if object.is_on_mdt() {
+            self.dom_lvb(object, &acquired).await?
+        } else {
+            self.object_lvb(object.file, object.key(), &acquired)?;
         }
         self.caches_under(object, &acquired);
         Ok(acquired)
@@ -113,15 +114,14 @@ impl Context {
 
 /// Returns the resource and the policy of a lock on a range of an object.
 fn wanted((object, range): &Piece) -> (ResourceDesc, Policy) {
-    match object.is_on_mdt() {
-        true => (resource(object.file), bits(InodeBits::DOM)),
-        false => {
-            let end = match range.end {
-                u64::MAX => u64::MAX,
-                end => (end - 1) | (PAGE - 1),
-            };
-            let extent = Extent { start: range.start & !(PAGE - 1), end, gid: 0 };
-            (extent_resource(object.id.resource()), extent.into())
-        }
+    if object.is_on_mdt() {
+        (resource(object.file), bits(InodeBits::DOM))
+    } else {
+        let end = match range.end {
+            u64::MAX => u64::MAX,
+            end => (end - 1) | (PAGE - 1),
+        };
+        let extent = Extent { start: range.start & !(PAGE - 1), end, gid: 0 };
+        (extent_resource(object.id.resource()), extent.into())
     }
 }

@@ -36,9 +36,10 @@ impl Context {
             .with(&IO_OBJECTS, &List(vec![transfer.io_object()]))
             .with(&NIOBUFS, &List(vec![niobuf]))
             .with_bytes(&SHORT_IO, vec![]);
-        let (reply, count) = match transfer.is_short() {
-            true => self.read_short(transfer, message).await?,
-            false => self.read_bulk(transfer, message).await?,
+        let (reply, count) = if transfer.is_short() {
+            self.read_short(transfer, message).await?
+        } else {
+            self.read_bulk(transfer, message).await?
         };
         if let Some(errno) = reply.body.status.errno() {
             return Ok(Attempt::Failed(errno));

@@ -75,9 +75,10 @@ impl Transfer {
 
     /// Returns the object of the request. Spec: mdt-ost §17.1.
     pub(super) fn io_object(&self) -> IoObject {
-        let max_brw = match self.is_short() {
-            true => MaxBrw::new(1 << 16),
-            false => MaxBrw::new((self.granted.brw_size >> 20).max(1)),
+        let max_brw = if self.is_short() {
+            MaxBrw::new(1 << 16)
+        } else {
+            MaxBrw::new((self.granted.brw_size >> 20).max(1))
         };
         IoObject { id: self.object.id, max_brw, ranges: self.rpc.ranges.len() as u32 }
     }

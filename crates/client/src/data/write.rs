@@ -36,12 +36,11 @@ impl Context {
         let niobufs: Vec<Niobuf> = ranges.map(niobuf).collect();
         let summed = niobufs.iter().map(|one| (one.offset, u64::from(one.len)));
         let len = transfer.memory.len();
-        let sum = match transfer.is_checked {
-            true => {
-                let sum = checksum(transfer.checksum_kind(), summed, &transfer.memory, len);
-                Some(sum.ok_or(Errno::EPROTO)?)
-            }
-            false => None,
+        let sum = if transfer.is_checked {
+            let sum = checksum(transfer.checksum_kind(), summed, &transfer.memory, len);
+            Some(sum.ok_or(Errno::EPROTO)?)
+        } else {
+            None
         };
         body.nlink = sum.unwrap_or(0);
         if is_again {
@@ -52,19 +51,16 @@ impl Context {
             .with(&OST_BODY, &body)
             .with(&IO_OBJECTS, &List(vec![transfer.io_object()]))
             .with(&NIOBUFS, &List(niobufs));
-        let (request, buffer) = match transfer.is_short() {
-            true => {
-                let mut bytes = vec![0; len];
-                transfer.memory.read_at(0, &mut bytes);
-                (Request::new(message.with_bytes(&SHORT_IO, bytes), room), None)
-            }
-            false => {
-                let id = self.core().add_buffer(transfer.memory.clone());
-                let (memory, portal) = ((id, 0, transfer.len()), portal::OST_BULK);
-                let bulk = Bulk::new(Direction::ToServer, portal, memory, transfer.in_page());
-                let message = message.with_bytes(&SHORT_IO, vec![]);
-                (Request::new(message, room).with_bulk(bulk), Some(id))
-            }
+        let (request, buffer) = if transfer.is_short() {
+            let mut bytes = vec![0; len];
+            transfer.memory.read_at(0, &mut bytes);
+            (Request::new(message.with_bytes(&SHORT_IO, bytes), room), None)
+        } else {
+            let id = self.core().add_buffer(transfer.memory.clone());
+            let (memory, portal) = ((id, 0, transfer.len()), portal::OST_BULK);
+            let bulk = Bulk::new(Direction::ToServer, portal, memory, transfer.in_page());
+            let message = message.with_bytes(&SHORT_IO, vec![]);
+            (Request::new(message, room).with_bulk(bulk), Some(id))
         };
         let request = request.at(object.io_portal());
         let (id, waiting) =
@@ -153,10 +149,8 @@ impl Context {
         // What may have to be sent again has its limit: beyond it, writes wait for the disk.
         let flags = transfer.rpc.flags;
         let has_room = kept_len < mount.data.settings().memory / 4;
-        let mut bits = match flags.from_grant && has_room {
-            true => NiobufFlags::ASYNC,
-            false => NiobufFlags::SYNC,
-        };
+        let mut bits =
+            if flags.from_grant && has_room { NiobufFlags::ASYNC } else { NiobufFlags::SYNC };
         for (is_set, flag) in [
             (flags.from_grant, NiobufFlags::FROM_GRANT),
             (flags.soft_sync, NiobufFlags::SOFT_SYNC),

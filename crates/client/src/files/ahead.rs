@@ -64,9 +64,10 @@ impl Ahead {
         }
         let is_in_row = (self.next..=self.next + GAP).contains(&place);
         self.next = place + 1;
-        match is_in_row {
-            true => self.row = self.row.saturating_add(1),
-            false => (self.row, self.window, self.asked) = (1, WINDOW_MIN, self.next),
+        if is_in_row {
+            self.row = self.row.saturating_add(1)
+        } else {
+            (self.row, self.window, self.asked) = (1, WINDOW_MIN, self.next)
         }
         self.asked = self.asked.max(self.next);
         // The first name alone is no row, but who looks it up has most likely read the directory for that.

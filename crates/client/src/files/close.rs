@@ -45,10 +45,7 @@ impl Context {
                 inode.reopened.close(now);
             }
         }
-        match open.release() {
-            true => self.close_handle(key, open, closed).await,
-            false => Ok(()),
-        }
+        if open.release() { self.close_handle(key, open, closed).await } else { Ok(()) }
     }
 
     /// Closes what nobody uses.
@@ -60,9 +57,10 @@ impl Context {
     ) -> Result<(), Errno> {
         let caller = Caller::ROOT;
         let is_lost = self.core().peer(open.mdt).is_none_or(|one| one.evictions != open.evictions);
-        let result = match is_lost {
-            true => Err(Errno::EIO),
-            false => self.send_close(&caller, open, closed, key.1).await,
+        let result = if is_lost {
+            Err(Errno::EIO)
+        } else {
+            self.send_close(&caller, open, closed, key.1).await
         };
         if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
             mount.opens.remove(&key);

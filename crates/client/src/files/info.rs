@@ -140,10 +140,7 @@ impl Context {
         let ask = |import: ImportId, kind: TargetKind| async move {
             // A target that is away counts with nothing.
             let is_there = self.core().peer(import).is_some_and(|peer| peer.is_connected());
-            let reply = match is_there {
-                true => self.request(import, statfs(kind)).await.ok(),
-                false => None,
-            };
+            let reply = if is_there { self.request(import, statfs(kind)).await.ok() } else { None };
             let statfs = reply.and_then(|reply| reply.require(&STATFS).ok());
             statfs.map_or_else(Usage::default, |statfs| Usage::of(&statfs))
         };

@@ -206,9 +206,10 @@ impl Context {
             return Ok((0, false));
         }
         let opened = self.open_to_keep(caller, fid).await?;
-        let read = match with_data {
-            true => self.read_whole(caller, (opened.number, fid), found.size).await,
-            false => Ok(0),
+        let read = if with_data {
+            self.read_whole(caller, (opened.number, fid), found.size).await
+        } else {
+            Ok(0)
         };
         let _ = self.close_data(opened.number).await;
         self.close(opened.key, &opened.open, Closed::default()).await?;

@@ -67,9 +67,10 @@ impl Context {
         let changes = intent.op != LayoutIntentOp::ACCESS;
         for attempt in 1..=TRIES {
             let mode = if changes { LockMode::EX } else { LockMode::CR };
-            let early = match changes {
-                true => self.early(mdt, &[excludes(fid, InodeBits::LAYOUT)]).await,
-                false => Vec::new(),
+            let early = if changes {
+                self.early(mdt, &[excludes(fid, InodeBits::LAYOUT)]).await
+            } else {
+                Vec::new()
             };
             let wanted = Wanted::new(resource(fid), mode, bits(InodeBits::LAYOUT)).always();
             let wanted = Wanted { early, ..wanted.with(LockFlags::HAS_INTENT) };
@@ -94,9 +95,10 @@ impl Context {
                 _ => {}
             }
             // A lock that was granted late has no layout with it.
-            let bytes = match extra.lvb.is_empty() {
-                true => self.layout_attribute(caller, fid).await?,
-                false => extra.lvb.clone(),
+            let bytes = if extra.lvb.is_empty() {
+                self.layout_attribute(caller, fid).await?
+            } else {
+                extra.lvb.clone()
             };
             let layout = Arc::new(FileLayout::decode(&bytes)?.unwrap_or_else(FileLayout::none));
             let held = acquired.covered.map_or(InodeBits::NONE, |one| one.policy.inodebits().bits);

@@ -134,9 +134,10 @@ impl Context {
         let (mdt, group) = (self.mdt(fid).await?, self.group_of(fid));
         let nothing = Name::default();
         let found = self.getattr_intent(caller, mdt, (fid, fid), &nothing, group).await?;
-        match found.body.fid == fid && found.body.valid.has(Valid::FLMODE) {
-            true => Ok(found.body),
-            false => Err(Errno::ESTALE),
+        if found.body.fid == fid && found.body.valid.has(Valid::FLMODE) {
+            Ok(found.body)
+        } else {
+            Err(Errno::ESTALE)
         }
     }
 
@@ -170,10 +171,7 @@ impl Context {
                     .with(&NAME, &name);
                 Request::new(message, intent_room())
             };
-            let build = match in_batch {
-                true => Build::in_batch(build),
-                false => Build::alone(build),
-            };
+            let build = if in_batch { Build::in_batch(build) } else { Build::alone(build) };
             let acquired = self.acquire(mdt, wanted, Some(build)).await?;
             match self.take(acquired, true) {
                 Err(Errno::EINPROGRESS) => self.sleep(Duration::from_secs(attempt)).await,
@@ -215,19 +213,19 @@ impl Context {
         if held == InodeBits::NONE || !body.valid.has(Valid::FLID) {
             return Ok(());
         }
-        let layout = match held.has(InodeBits::LAYOUT) && body.valid.has(Valid::FLEASIZE) {
-            true => {
-                let bytes = reply.bytes(&LAYOUT).unwrap_or_default();
-                let bytes = bytes.get(..body.ea_size as usize).unwrap_or(bytes);
-                FileLayout::decode(bytes)?
-            }
-            false => None,
+        let layout = if held.has(InodeBits::LAYOUT) && body.valid.has(Valid::FLEASIZE) {
+            let bytes = reply.bytes(&LAYOUT).unwrap_or_default();
+            let bytes = bytes.get(..body.ea_size as usize).unwrap_or(bytes);
+            FileLayout::decode(bytes)?
+        } else {
+            None
         };
         let acl = reply.bytes(&ACL).unwrap_or_default();
         let acl = acl.get(..body.acl_size as usize).unwrap_or(acl).to_vec();
-        let data = match held.has(InodeBits::DOM) && body.valid.has(Valid::DOM_SIZE) {
-            true => inline::whole(reply.bytes(&INLINE_DATA).unwrap_or_default(), body.dom_size),
-            false => None,
+        let data = if held.has(InodeBits::DOM) && body.valid.has(Valid::DOM_SIZE) {
+            inline::whole(reply.bytes(&INLINE_DATA).unwrap_or_default(), body.dom_size)
+        } else {
+            None
         };
         let mut core = self.core();
         let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;

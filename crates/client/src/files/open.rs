@@ -186,9 +186,10 @@ impl Context {
         (options, keeps): (&OpenOptions, bool),
     ) -> Result<Opened, Errno> {
         let flags = options.flags_to_keep(keeps);
-        let (place, found) = match flags.has(OpenFlags::CREAT) {
-            true => self.receiver(caller, parent, name).await?,
-            false => (self.holder(caller, parent, name).await?, None),
+        let (place, found) = if flags.has(OpenFlags::CREAT) {
+            self.receiver(caller, parent, name).await?
+        } else {
+            (self.holder(caller, parent, name).await?, None)
         };
         let elsewhere = match found {
             Some(fid) => fid,
@@ -210,12 +211,11 @@ impl Context {
                 }
             }
         };
-        match flags.has(OpenFlags::CREAT | OpenFlags::EXCL) {
-            true => Err(Errno::EEXIST),
-            false => {
-                let options = OpenOptions { create: None, ..options.clone() };
-                self.open_at_mdt(caller, elsewhere, (&options, keeps)).await
-            }
+        if flags.has(OpenFlags::CREAT | OpenFlags::EXCL) {
+            Err(Errno::EEXIST)
+        } else {
+            let options = OpenOptions { create: None, ..options.clone() };
+            self.open_at_mdt(caller, elsewhere, (&options, keeps)).await
         }
     }
 
@@ -256,13 +256,15 @@ impl Context {
     ) -> Result<Answer, Errno> {
         let Place { fid: parent, mdt, version } = place;
         let creates = flags.has(OpenFlags::CREAT);
-        let (mode, wanted, ops) = match creates {
-            true => (LockMode::CW, InodeBits::UPDATE, IntentOps::OPEN | IntentOps::CREAT),
-            false => (LockMode::CR, InodeBits::LOOKUP, IntentOps::OPEN),
+        let (mode, wanted, ops) = if creates {
+            (LockMode::CW, InodeBits::UPDATE, IntentOps::OPEN | IntentOps::CREAT)
+        } else {
+            (LockMode::CR, InodeBits::LOOKUP, IntentOps::OPEN)
         };
-        let early = match creates {
-            true => self.early(mdt, &[excludes(parent, InodeBits::UPDATE)]).await,
-            false => Vec::new(),
+        let early = if creates {
+            self.early(mdt, &[excludes(parent, InodeBits::UPDATE)]).await
+        } else {
+            Vec::new()
         };
         let wanted = Wanted::new(resource(parent), mode, bits(wanted)).always();
         let wanted = Wanted { early, ..wanted.with(LockFlags::HAS_INTENT) };

@@ -221,14 +221,13 @@ impl Context {
             let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
             let is_past = [mtime, atime].into_iter().flatten().any(|time| time < ctime);
             // Nobody may write while a time is set to the past.
-            let held = match is_past {
-                true => {
-                    let wanted = Wanted::new(extent_resource(id), LockMode::PW, whole);
-                    let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
-                    self.object_lvb(fid, (ost, id), &acquired)?;
-                    Some(acquired)
-                }
-                false => None,
+            let held = if is_past {
+                let wanted = Wanted::new(extent_resource(id), LockMode::PW, whole);
+                let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
+                self.object_lvb(fid, (ost, id), &acquired)?;
+                Some(acquired)
+            } else {
+                None
             };
             // Before the request: who is told the times before while it is executed takes them for newer ones.
             let key = (ost, id);

@@ -133,12 +133,11 @@ impl Context {
         (ost, id): (ImportId, ResourceId),
     ) -> Result<OstLvb, Errno> {
         let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
-        let wanted = match is_new {
-            true => Wanted::new(extent_resource(id), LockMode::PW, whole),
-            false => {
-                let wanted = Wanted::new(extent_resource(id), LockMode::PR, whole);
-                wanted.with(LockFlags::HAS_INTENT)
-            }
+        let wanted = if is_new {
+            Wanted::new(extent_resource(id), LockMode::PW, whole)
+        } else {
+            let wanted = Wanted::new(extent_resource(id), LockMode::PR, whole);
+            wanted.with(LockFlags::HAS_INTENT)
         };
         let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
         self.object_lvb(fid, (ost, id), &acquired)

@@ -20,7 +20,7 @@ use crate::members::{ping, statfs};
 use crate::quota::{self, QuotaOwner, QuotaQuestion};
 
 /// How long a target is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What is asked of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Context {
         import: ImportId,
         request: Request,
     ) -> Result<Box<Message<'static>>, Errno> {
-        let (answer, late) = (self.request(import, request), self.sleep(PATIENCE));
+        let (answer, late) = (self.request(import, request), self.sleep(TIMEOUT));
         match select(Box::pin(answer), Box::pin(late)).await {
             Either::Left((reply, _)) => reply,
             Either::Right(_) => Err(Errno::ETIMEDOUT),

@@ -24,7 +24,7 @@ const ENTRIES_MAX: usize = 8192;
 /// The most bytes of one answer.
 const VALUE_MAX: usize = 60 << 10;
 /// After this time without a reader nothing is noted any more.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An RPC of a mount that has ended, or a callback of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,7 +234,7 @@ impl Core {
         let mount = self.peer(import)?.mount;
         let now = self.now;
         let mount = self.mounts.get_mut(&mount)?;
-        if mount.tracer.as_ref().is_some_and(|tracer| now.since(tracer.read) > PATIENCE) {
+        if mount.tracer.as_ref().is_some_and(|tracer| now.since(tracer.read) > TIMEOUT) {
             mount.tracer = None;
         }
         mount.tracer.as_deref_mut()

@@ -232,9 +232,10 @@ impl Drop for Held {
         let mut core = self.shared.core();
         let now = core.now;
         if let Some(peer) = core.peer_mut(self.import) {
-            match self.cancels {
-                true => peer.locks.release_and_cancel(now, self.lock),
-                false => peer.locks.release(now, self.lock),
+            if self.cancels {
+                peer.locks.release_and_cancel(now, self.lock)
+            } else {
+                peer.locks.release(now, self.lock)
             };
         }
     }

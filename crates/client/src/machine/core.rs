@@ -400,9 +400,10 @@ impl Core {
             callbacks.admit_server(now, TargetId(0), connection, server, flavor, &granted);
             peer.locks.configure(|settings| {
                 settings.early_cancel = granted.flags.has(ConnectFlags::CANCELSET);
-                settings.convert = match granted.flags2.has(ConnectFlags2::LOCK_CONVERT) {
-                    true => Convert::Data,
-                    false => Convert::Never,
+                settings.convert = if granted.flags2.has(ConnectFlags2::LOCK_CONVERT) {
+                    Convert::Data
+                } else {
+                    Convert::Never
                 };
             });
         }

@@ -32,9 +32,10 @@ impl Core {
                     return;
                 };
                 let request = make(&request);
-                match in_batch {
-                    true => peer.batch.push((lock, request)),
-                    false => drop(self.send(import, request, Waiting::Enqueue(lock))),
+                if in_batch {
+                    peer.batch.push((lock, request))
+                } else {
+                    let _ = self.send(import, request, Waiting::Enqueue(lock));
                 }
             }
             Output::Granted { lock, covered, extra } => {

@@ -7,7 +7,7 @@ use fulmar_client::special::{WARM, WARM_STATE};
 use fulmar_client::{Caller, Change, File, FileSystem, OpenOptions, blocking};
 use fulmar_lustre_wire::{Fid, Opcode};
 
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::{Rig, TIMEOUT};
 use crate::trips::Counter;
 
 const ROOT: Caller = Caller::ROOT;
@@ -49,7 +49,7 @@ fn closes(fs: &FileSystem) -> u64 {
 fn wait_for(mut is_so: impl FnMut() -> bool, what: &str) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

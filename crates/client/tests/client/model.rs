@@ -131,15 +131,14 @@ fn read(fs: &blocking::FileSystem, path: &[u8]) -> BTreeMap<u8, Node> {
     for item in fs.list(text(path)).unwrap() {
         let inside: Path = path.iter().copied().chain([item.name[0]]).collect();
         let attributes = fs.attributes(text(&inside)).unwrap();
-        let node = match attributes.is_directory() {
-            true => Node::Directory(read(fs, &inside)),
-            false => {
-                let file = fs.open(text(&inside), OpenOptions::read()).unwrap();
-                let data = file.read(0, 1 << 20).unwrap();
-                assert_eq!(data.len() as u64, attributes.size);
-                file.close().unwrap();
-                Node::File(data)
-            }
+        let node = if attributes.is_directory() {
+            Node::Directory(read(fs, &inside))
+        } else {
+            let file = fs.open(text(&inside), OpenOptions::read()).unwrap();
+            let data = file.read(0, 1 << 20).unwrap();
+            assert_eq!(data.len() as u64, attributes.size);
+            file.close().unwrap();
+            Node::File(data)
         };
         found.insert(item.name[0], node);
     }

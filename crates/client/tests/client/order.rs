@@ -9,7 +9,7 @@ use fulmar_base::Errno;
 use fulmar_client::{Caller, Dropped, FileSystem, OpenOptions, Stale, Watcher, blocking};
 use fulmar_lustre_wire::Opcode;
 
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::{Rig, TIMEOUT};
 
 const ROOT: Caller = Caller::ROOT;
 
@@ -52,7 +52,7 @@ fn ends(operations: Vec<Operation>) -> Vec<Result<(), Errno>> {
         std::thread::spawn(move || sender.send((place, blocking::wait(operation))));
     }
     for _ in 0..results.len() {
-        let ended = ended.recv_timeout(PATIENCE);
+        let ended = ended.recv_timeout(TIMEOUT);
         let (place, result) = ended.expect("two operations wait for each other");
         results[place] = Some(result);
     }
@@ -79,7 +79,7 @@ fn a_creation_and_a_renaming_to_its_name_do_not_wait_for_each_other() {
     // It has the old name, and waits for the file.
     let remove = |fs: FileSystem| async move { fs.unlink(&ROOT, d, b"old").await };
     let mut waiting = vec![begin(&removes, remove)];
-    let given_up = called.recv_timeout(PATIENCE).unwrap();
+    let given_up = called.recv_timeout(TIMEOUT).unwrap();
     // Names are locked in an order that only the server knows: with some of these the old name is the first.
     let names = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"];
     waiting.extend(names.map(|name| {
@@ -117,7 +117,7 @@ fn a_renaming_to_the_same_name_does_not_wait_for_itself() {
 
     let rename = |fs: FileSystem| async move { fs.rename(&ROOT, (d, b"name"), (d, b"name")).await };
     let renaming = begin(&renames, rename);
-    let given_up = called.recv_timeout(PATIENCE).unwrap();
+    let given_up = called.recv_timeout(TIMEOUT).unwrap();
     let look = |fs: FileSystem| async move { fs.getattr(&ROOT, d).await.map(drop) };
     let looking = begin(&looks, look);
     come(&looks);
@@ -141,7 +141,7 @@ fn names_do_not_wait_for_one_that_is_being_removed() {
     blocking::wait(keeps.lookup(&ROOT, d, b"file20")).unwrap();
     let remove = |fs: FileSystem| async move { fs.unlink(&ROOT, d, b"file20").await };
     let removing = begin(&removes, remove);
-    let given_up = called.recv_timeout(PATIENCE).unwrap();
+    let given_up = called.recv_timeout(TIMEOUT).unwrap();
 
     let (items, _) = blocking::wait(looks.read_directory(&ROOT, d, 0)).unwrap();
     let others = items.into_iter().map(|item| item.name);

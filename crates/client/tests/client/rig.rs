@@ -14,7 +14,7 @@ use fulmar_socklnd::AcceptMode;
 
 pub(crate) const PORT: u16 = 9973;
 /// Longer than anything takes that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Targets that are served from directories, and nodes of clients.
 pub(crate) struct Rig {
@@ -105,14 +105,14 @@ impl Rig {
 
     pub(crate) fn mount_with(&self, options: MountOptions) -> FileSystem {
         let (node, own) = node(&self.runtime);
-        let settings = SessionOptions { interface: None, port: PORT, timeout: PATIENCE };
+        let settings = SessionOptions { interface: None, port: PORT, timeout: TIMEOUT };
         let client = ClientNode::on(&node, &[own], settings).unwrap();
         // The targets may not have registered yet.
         let begun = std::time::Instant::now();
         loop {
             match blocking::wait(client.mount(&self.address, options.clone())) {
                 Ok(mounted) => return mounted,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => assert!(begun.elapsed() < TIMEOUT, "{error}"),
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -140,9 +140,10 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
         }
     }
 }

@@ -23,9 +23,10 @@ pub fn import<A: Admin + ?Sized>(node: &A, request: &Import) -> Result<Imported,
     let nets = node.net_show(NetShow::default())?;
     let own = node.list_nids(ListNids {})?.nids;
     let mut import = Importer { node, nets, own, parts: Vec::new() };
-    match delete {
-        false => import.add(conf)?,
-        true => import.remove(conf),
+    if *delete {
+        import.remove(conf)
+    } else {
+        import.add(conf)?
     }
     Ok(Imported { parts: import.parts })
 }
@@ -94,12 +95,10 @@ impl<A: Admin + ?Sized> Importer<'_, A> {
         }
         for peer in &conf.peers {
             let (primary, nids) = (peer.primary, Vec::new());
-            let result = match self.own.contains(&primary) {
-                true => Ok(ITSELF.into()),
-                false => self
-                    .node
-                    .peer_del(PeerDel { primary, nids, force: false })
-                    .map(|()| REMOVED.into()),
+            let result = if self.own.contains(&primary) {
+                Ok(ITSELF.into())
+            } else {
+                self.node.peer_del(PeerDel { primary, nids, force: false }).map(|()| REMOVED.into())
             };
             self.report("peer", primary.to_string(), result);
         }

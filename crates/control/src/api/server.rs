@@ -315,9 +315,10 @@ pub(super) fn operation<O: Operation>(
             AdminError::new(Errno::EINVAL, format!("the request is not valid: {error}"))
         })?;
         let answer = move |admin: &dyn Admin| unless_failed(admin, |admin| run(admin, request));
-        match QUERIES.contains(&O::PATH) {
-            true => shared.query(answer).await.map(Json),
-            false => shared.run(answer).await.map(Json),
+        if QUERIES.contains(&O::PATH) {
+            shared.query(answer).await.map(Json)
+        } else {
+            shared.run(answer).await.map(Json)
         }
     })
 }

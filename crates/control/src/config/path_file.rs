@@ -294,12 +294,11 @@ fn pair(value: &Node<'_>) -> Result<[String; 2]> {
     match value.items("between")? {
         [one, other] => {
             let between = [name(one)?, name(other)?];
-            match between[0] == between[1] {
-                false => Ok(between),
-                true => {
-                    let error = other.place().error("both ends of the link are the same site");
-                    Err(error.with_help("name two sites: nodes of one site need no link"))
-                }
+            if between[0] == between[1] {
+                let error = other.place().error("both ends of the link are the same site");
+                Err(error.with_help("name two sites: nodes of one site need no link"))
+            } else {
+                Ok(between)
             }
         }
         _ => Err(value.place().error("a link is between two sites").with_help("write [a, b]")),
@@ -399,9 +398,10 @@ fn name(node: &Node<'_>) -> Result<String> {
 
 fn tcp_net(text: Text<'_>) -> Result<u16> {
     let net: Net = text.parse()?;
-    match net.kind() == Net::TCP.kind() {
-        true => Ok(net.number()),
-        false => Err(text.error("the simulator has networks of TCP only").with_help("write tcp1")),
+    if net.kind() == Net::TCP.kind() {
+        Ok(net.number())
+    } else {
+        Err(text.error("the simulator has networks of TCP only").with_help("write tcp1"))
     }
 }
 

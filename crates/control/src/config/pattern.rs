@@ -41,9 +41,10 @@ pub(crate) fn number_list(text: Text<'_>, max: u32) -> Result<Vec<u32>, Diagnost
 
 fn unbracketed(text: Text<'_>) -> Text<'_> {
     let text = text.trim();
-    match text.s.starts_with('[') && text.s.ends_with(']') && text.s.len() >= 2 {
-        true => text.range(1..text.s.len() - 1),
-        false => text,
+    if text.s.starts_with('[') && text.s.ends_with(']') && text.s.len() >= 2 {
+        text.range(1..text.s.len() - 1)
+    } else {
+        text
     }
 }
 

@@ -36,9 +36,10 @@ impl ErrorObject {
         inner.put("errno", self.errno);
         inner.put(
             "descr",
-            match self.is_of_the_tool() {
-                true => Value::Text(self.descr.clone()),
-                false => Value::Described(Quotes::Double, self.descr.clone()),
+            if self.is_of_the_tool() {
+                Value::Text(self.descr.clone())
+            } else {
+                Value::Described(Quotes::Double, self.descr.clone())
             },
         );
         let item: Map = vec![(self.object.clone(), inner.into())];

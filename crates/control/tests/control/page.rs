@@ -13,7 +13,7 @@ use fulmar_control::api::{PAGE, Place};
 use super::{Served, serve};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The ground of the page in light and dark.
 const LIGHT: [u8; 3] = [0xf6, 0xf7, 0xf9];
 const DARK: [u8; 3] = [0x10, 0x14, 0x18];
@@ -56,7 +56,7 @@ fn browse(browser: &Path, served: &Served, args: &[&str]) -> String {
     });
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             let _ = child.kill();
             let _ = child.wait();
             let log = std::fs::read_to_string(served.directory.join("browser.log"));
@@ -162,7 +162,7 @@ fn a_sample_is_the_same_at_the_socket_and_at_the_port() {
     let served = Served::start("sample");
     let socket = Place::Socket(served.client.path().to_owned());
     let samples = [socket, Place::Port(served.port.to_string())]
-        .map(|place| fulmar_top::Sample { at_ms: 0, ..place.sample(PATIENCE).unwrap() });
+        .map(|place| fulmar_top::Sample { at_ms: 0, ..place.sample(TIMEOUT).unwrap() });
     let resident = |sample: &fulmar_top::Sample| fulmar_top::Sample {
         totals: fulmar_top::Totals { resident_bytes: 0, ..sample.totals.clone() },
         ..sample.clone()
@@ -170,7 +170,7 @@ fn a_sample_is_the_same_at_the_socket_and_at_the_port() {
     assert_eq!(resident(&samples[0]), resident(&samples[1]));
     assert_eq!((samples[0].name.as_str(), samples[0].targets[0].clients), ("10.0.0.1@tcp", 3));
     served.node.fail("a credit was returned twice");
-    let failed = Place::Port(served.port.to_string()).sample(PATIENCE).unwrap();
+    let failed = Place::Port(served.port.to_string()).sample(TIMEOUT).unwrap();
     assert_eq!(failed.failure.as_deref(), Some("a credit was returned twice"));
 }
 
@@ -192,13 +192,13 @@ fn what_is_not_a_node_does_not_harm_who_asks() {
                 let _ = stream.read(&mut [0; 4096]);
                 let _ = stream.write_all(answer.as_bytes());
             });
-            place.sample(PATIENCE).unwrap_err().to_string()
+            place.sample(TIMEOUT).unwrap_err().to_string()
         });
         assert!(error.contains(why), "{error}");
     }
     let silent = place.sample(Duration::from_millis(100)).unwrap_err().to_string();
     assert!(silent.contains("it took longer"), "{silent}");
     drop(listener);
-    let refused = place.sample(PATIENCE).unwrap_err().to_string();
+    let refused = place.sample(TIMEOUT).unwrap_err().to_string();
     assert!(refused.contains("fulmar node --metrics"), "{refused}");
 }

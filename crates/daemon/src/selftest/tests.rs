@@ -21,7 +21,7 @@ use fulmar_wire::Order;
 use super::*;
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn start(runtime: &Runtime, number: u8) -> (Node, ProcessId) {
     let process = (std::process::id() % 200) as u8;
@@ -50,7 +50,7 @@ fn requests_that_want_an_ack_get_it_and_leave_nothing() {
         .map(|number| exchange.begin_put(target, &requests[number % 4], 0).unwrap())
         .collect();
     for events in sent {
-        assert!(events.next_of(EventKind::Ack, PATIENCE).is_some());
+        assert!(events.next_of(EventKind::Ack, TIMEOUT).is_some());
     }
     left_nothing(&server);
     client.stop();
@@ -60,7 +60,7 @@ fn requests_that_want_an_ack_get_it_and_leave_nothing() {
 /// Waits until a node has no message.
 #[track_caller]
 fn left_nothing(node: &Node) {
-    let (admin, deadline) = (node.admin(), Instant::now() + PATIENCE);
+    let (admin, deadline) = (node.admin(), Instant::now() + TIMEOUT);
     while admin.stats().msgs_alloc > 0 {
         assert!(Instant::now() < deadline, "messages are left: {:?}", admin.stats());
         std::thread::sleep(Duration::from_millis(2));
@@ -119,7 +119,7 @@ fn a_peer_that_reads_neither_acks_nor_replies_leaves_nothing() {
     }
     drop(stream);
     left_nothing(&server);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(left) = selftest.0.call(|service, _| service.machine().is_idle()) {
         assert!(Instant::now() < deadline, "{left}");
         std::thread::sleep(Duration::from_millis(2));

@@ -27,9 +27,10 @@ impl Cache {
         server.grants.granted(reply.granted);
         server.used = now;
         self.active.insert(target);
-        match is_read {
-            true => self.read_done(id, pending, reply.result),
-            false => self.write_done(id, pending, reply),
+        if is_read {
+            self.read_done(id, pending, reply.result)
+        } else {
+            self.write_done(id, pending, reply)
         }
         self.pump(now);
     }

@@ -272,13 +272,12 @@ impl World {
                 let is_read = rpc.direction == Direction::Read;
                 let keeps_data =
                     !is_read && !is_fault && rpc.flags.from_grant && self.line.commit.is_some();
-                let at = match is_read {
-                    true => {
-                        let time = Duration::from_nanos(len * 1_000_000_000 / self.line.rate);
-                        self.down = self.down.max(self.now) + time;
-                        self.down + half
-                    }
-                    false => self.now + half,
+                let at = if is_read {
+                    let time = Duration::from_nanos(len * 1_000_000_000 / self.line.rate);
+                    self.down = self.down.max(self.now) + time;
+                    self.down + half
+                } else {
+                    self.now + half
                 };
                 if let Some(commit) = self.line.commit.filter(|_| keeps_data) {
                     // After the replies that are under way.

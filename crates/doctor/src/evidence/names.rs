@@ -52,11 +52,12 @@ pub fn look_up(name: Option<&str>) -> NamesResult {
     let reverse = addresses.iter().map(|address| (*address, names_of(*address))).collect();
     let hosts = read("/etc/hosts").unwrap_or_default();
     let hosts_file = if literal { Vec::new() } else { in_hosts(&hosts, &name) };
-    let dns = match literal || own {
-        true => Vec::new(),
-        false => output("getent", &["-s", "hosts:dns", "ahosts", &name])
+    let dns = if literal || own {
+        Vec::new()
+    } else {
+        output("getent", &["-s", "hosts:dns", "ahosts", &name])
             .map(|text| first_words(&text))
-            .unwrap_or_default(),
+            .unwrap_or_default()
     };
     NamesResult { name, own, literal, addresses, error, reverse, hosts_file, dns, took_ms }
 }

@@ -8,15 +8,16 @@ use crate::measure::MtuResult;
 pub fn mtu(seen: &MtuResult, device: &str, probing: u32) -> Vec<Finding> {
     let ways = if seen.one_way { (seen.out, seen.out) } else { (seen.out, seen.back) };
     let (Some(out), Some(back)) = ways else { return vec![nothing(seen)] };
-    let evidence = match seen.one_way {
-        true => format!(
+    let evidence = if seen.one_way {
+        format!(
             "path MTU {out} to the remote host by ICMP echoes; interface MTU {} local",
             seen.local
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "path MTU {out} to the remote host, {back} from it; interface MTU {} local, {} remote",
             seen.local, seen.remote
-        ),
+        )
     };
     let mut found = Vec::new();
     let full = seen.local.min(seen.remote);

@@ -58,12 +58,10 @@ fn errors(place: Place, device: &Device) -> Option<Finding> {
             counters.rx_packets,
             counters.tx_errors
         );
-        let remedy = match counters.rx_missed > counters.rx_errors {
-            true => {
-                format!("the host receives too slowly: enlarge the rings with ethtool -G {name}")
-            }
-            false => "replace cable, transceiver and switch port one by one, and watch ethtool -S"
-                .to_owned(),
+        let remedy = if counters.rx_missed > counters.rx_errors {
+            format!("the host receives too slowly: enlarge the rings with ethtool -G {name}")
+        } else {
+            "replace cable, transceiver and switch port one by one, and watch ethtool -S".to_owned()
         };
         Finding::new(Level::Warning, place, what, evidence).remedy(remedy)
     })

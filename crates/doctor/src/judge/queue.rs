@@ -10,9 +10,10 @@ pub fn congestion(place: Place, host: &Host, path: Option<PathNeed>, losses: boo
     let Some(used) = tcp.congestion_control.as_deref() else { return Vec::new() };
     let long = path.is_none_or(|path| path.is_long());
     let evidence = format!("{used}; available: {}", tcp.available.join(" "));
-    let advice = match tcp.available.iter().any(|name| name == "bbr") {
-        true => "sysctl -w net.ipv4.tcp_congestion_control=bbr",
-        false => "modprobe tcp_bbr && sysctl -w net.ipv4.tcp_congestion_control=bbr",
+    let advice = if tcp.available.iter().any(|name| name == "bbr") {
+        "sysctl -w net.ipv4.tcp_congestion_control=bbr"
+    } else {
+        "modprobe tcp_bbr && sysctl -w net.ipv4.tcp_congestion_control=bbr"
     };
     let mut found = vec![match used {
         "reno" if long => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::{Rig, TIMEOUT};
 
 const LOCKS: &str = "datacache=locks";
 const PAGE: usize = 4096;
@@ -224,7 +224,7 @@ fn together(versions: &Arc<Versions>, last: impl FnOnce(), others: Vec<Box<dyn F
     last();
     versions.is_over.store(true, Ordering::SeqCst);
     for _ in 0..count {
-        assert!(done.recv_timeout(PATIENCE).expect("a reader waits for ever"), "stale data");
+        assert!(done.recv_timeout(TIMEOUT).expect("a reader waits for ever"), "stale data");
     }
 }
 
@@ -248,7 +248,7 @@ fn readers_of_a_file_that_another_mount_writes_go_on() {
         together(&versions, || writer.contend(&path, 60), others);
         sender.send(()).unwrap();
     });
-    done.recv_timeout(PATIENCE * 3).expect("a write waits for ever, or there were stale data");
+    done.recv_timeout(TIMEOUT * 3).expect("a write waits for ever, or there were stale data");
     rig.stop();
 }
 
@@ -266,7 +266,7 @@ fn both_mounts_read_while_both_write() {
         together(&versions, write, others);
         sender.send(()).unwrap();
     });
-    done.recv_timeout(PATIENCE * 3).expect("a write waits for ever, or there were stale data");
+    done.recv_timeout(TIMEOUT * 3).expect("a write waits for ever, or there were stale data");
     rig.stop();
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::XattrFlags;
 
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::{Rig, TIMEOUT};
 
 const ACL: &str = "system.posix_acl_access";
 
@@ -336,7 +336,7 @@ fn two_mounts_that_disturb_each_other_go_on() {
         });
     }
     for _ in 0..6 {
-        done.recv_timeout(PATIENCE * 2).expect("an operation waits for itself");
+        done.recv_timeout(TIMEOUT * 2).expect("an operation waits for itself");
     }
     let shown = mounts.each_ref().map(|mount| shown(mount));
     assert_eq!(shown[0], shown[1]);

@@ -16,7 +16,7 @@ use fulmar_socklnd::AcceptMode;
 
 const PORT: u16 = 9974;
 /// Longer than anything takes that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Targets that are served from directories, and the mounts.
 pub(crate) struct Rig {
@@ -61,14 +61,14 @@ impl Rig {
     /// Mounts the file system on a node of its own, and returns where.
     pub(crate) fn mount(&mut self, options: &str) -> PathBuf {
         let (node, own) = node(&self.runtime);
-        let settings = SessionOptions { interface: None, port: PORT, timeout: PATIENCE };
+        let settings = SessionOptions { interface: None, port: PORT, timeout: TIMEOUT };
         let client = ClientNode::on(&node, &[own], settings).unwrap();
         // The targets may not have registered yet.
         let begun = Instant::now();
         let file_system = loop {
             match blocking::wait(client.mount(&self.address, MountOptions::default())) {
                 Ok(mounted) => break mounted,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => assert!(begun.elapsed() < TIMEOUT, "{error}"),
             }
             std::thread::sleep(Duration::from_millis(50));
         };

@@ -56,10 +56,7 @@ impl Namespace {
         let lock = self.locks.at(place);
         let is_repeated =
             !matches!(lock.state, State::Sent | State::Waiting) || lock.marks.has(Marks::COMPLETED);
-        let result = match is_repeated {
-            true => Ok(()),
-            false => self.complete(now, place, callback),
-        };
+        let result = if is_repeated { Ok(()) } else { self.complete(now, place, callback) };
         let status = match result {
             Ok(()) => Status::OK,
             Err(errno) => {

@@ -82,9 +82,10 @@ impl Namespace {
                 lock.state = State::Granted;
                 self.send_convert(place);
                 let lock = self.locks.at(place);
-                match lock.marks.has(Marks::WHOLE) || lock.words[1] != 0 {
-                    true => self.flush(now, place),
-                    false => self.keep(now, place),
+                if lock.marks.has(Marks::WHOLE) || lock.words[1] != 0 {
+                    self.flush(now, place)
+                } else {
+                    self.keep(now, place)
                 }
             }
         }
@@ -121,10 +122,7 @@ impl Namespace {
         }
         let id = self.locks.id(place);
         let Lock { server, marks, busy, .. } = self.forget(place);
-        let handle = match marks.has(Marks::CANCEL_ON_BLOCK) {
-            true => Handle::NONE,
-            false => server,
-        };
+        let handle = if marks.has(Marks::CANCEL_ON_BLOCK) { Handle::NONE } else { server };
         match busy.and_then(|busy| busy.early) {
             Some(early) => self.early_done(early, id, handle),
             None => self.cancel_handle(handle),

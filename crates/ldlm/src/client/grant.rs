@@ -71,9 +71,10 @@ impl Namespace {
         if reply.flags.has(LockFlags::AST_SENT) {
             self.call_bits(place, reply.lock.policy.inodebits().try_bits);
         }
-        match is_blocked(reply.flags) && !is_completed {
-            true => self.wait(now, place, reply.flags),
-            false => self.grant(now, place, extra)?,
+        if is_blocked(reply.flags) && !is_completed {
+            self.wait(now, place, reply.flags)
+        } else {
+            self.grant(now, place, extra)?
         }
         Ok(())
     }

@@ -134,10 +134,7 @@ impl Namespace {
         let desc = LockDesc { resource, requested: lock.mode(), granted: LockMode(0), policy };
         let mut handles = vec![self.cookie(id)];
         handles.extend(early);
-        let count = match self.settings.early_cancel {
-            true => handles.len() as u32,
-            false => 0,
-        };
+        let count = if self.settings.early_cancel { handles.len() as u32 } else { 0 };
         let request = request(flags, count, desc, handles);
         self.outputs.push_back(Output::Enqueue { lock: id, request });
     }

@@ -58,10 +58,7 @@ pub(super) fn first(locks: &Locks, root: u32, low: Key) -> Option<u32> {
     let (mut root, mut found) = (root, None);
     while root != NIL {
         let Links { left, right, .. } = locks.at(root).links;
-        match locks.key(root) < low {
-            true => root = right,
-            false => (root, found) = (left, Some(root)),
-        }
+        if locks.key(root) < low { root = right } else { (root, found) = (left, Some(root)) }
     }
     found
 }

@@ -140,10 +140,7 @@ impl Namespace {
         } else {
             self.call_back(now, export, CallbackKind::Blocking, lock, (None, handle));
         }
-        match flags.has(Flags::CANCEL_ON_BLOCK) {
-            true => self.remove(id),
-            false => self.start_timer(now, id),
-        }
+        if flags.has(Flags::CANCEL_ON_BLOCK) { self.remove(id) } else { self.start_timer(now, id) }
     }
 
     /// Sends a callback that has an answer. `about` is the LVB and the server's lock.

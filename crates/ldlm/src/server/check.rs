@@ -10,10 +10,7 @@ impl Namespace {
     /// # Errors
     /// What does not agree.
     pub fn check_invariants(&self) -> Result<(), String> {
-        let ensure = |holds: bool, what: &str| match holds {
-            true => Ok(()),
-            false => Err(what.to_owned()),
-        };
+        let ensure = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
         let count = self.locks.len() as usize;
         ensure(self.by_handle.len() == count, "handles")?;
         ensure(self.by_holder.len() == count, "holders")?;
@@ -67,10 +64,7 @@ impl Namespace {
             self.timers.len(),
             self.flocks_waiting.len(),
         ];
-        match kept.iter().all(|&count| count == 0) {
-            true => Ok(()),
-            false => Err(format!("kept: {kept:?}")),
-        }
+        if kept.iter().all(|&count| count == 0) { Ok(()) } else { Err(format!("kept: {kept:?}")) }
     }
 
     fn answers(&self) -> usize {
@@ -100,9 +94,10 @@ impl Namespace {
             }
             modes[usize::from(lock.requested.0)] += 1;
         }
-        match resource.more.as_ref().is_none_or(|more| more.waiting_modes == modes) {
-            true => Ok(()),
-            false => Err(format!("modes of the queue are {modes:?}")),
+        if resource.more.as_ref().is_none_or(|more| more.waiting_modes == modes) {
+            Ok(())
+        } else {
+            Err(format!("modes of the queue are {modes:?}"))
         }
     }
 }

@@ -97,9 +97,10 @@ impl Namespace {
             return Err(Errno::EINPROGRESS);
         }
         let place = self.resource(enqueue.lock.lock.resource.id, claim.kind)?;
-        let result = match is_replay {
-            true => self.replay(now, place, &claim, &asked),
-            false => self.prepare(now, place, enqueue, &claim, &asked),
+        let result = if is_replay {
+            self.replay(now, place, &claim, &asked)
+        } else {
+            self.prepare(now, place, enqueue, &claim, &asked)
         };
         self.drop_unused(place);
         result
@@ -233,10 +234,7 @@ impl Namespace {
         let limits = self.config.limits;
         let is_full = self.resources[place].waiting_len() >= limits.waiting as usize
             || self.exports[claim.export].waiting >= limits.waiting_of_export;
-        match is_full && claim.export != LOCAL {
-            true => Err(Errno::EINPROGRESS),
-            false => Ok(()),
-        }
+        if is_full && claim.export != LOCAL { Err(Errno::EINPROGRESS) } else { Ok(()) }
     }
 
     /// Returns whether a group lock is in the way of a claim, or is behind the same as it.
@@ -284,9 +282,10 @@ impl Namespace {
             }
         }
         let id = self.add_new(place, &claim, client, flags);
-        match is_granted {
-            true => self.resources[place].grant(&mut self.locks, id),
-            false => self.wait(id),
+        if is_granted {
+            self.resources[place].grant(&mut self.locks, id)
+        } else {
+            self.wait(id)
         }
         self.reply_lock(now, id, asked);
         self.changed.insert(place);

@@ -201,9 +201,10 @@ impl Namespace {
             }
             self.resources[place].ungrant(&mut self.locks, id);
             let lock = &mut self.locks[id];
-            match has_before {
-                true => lock.part.end = start - 1,
-                false => lock.part.start = end + 1,
+            if has_before {
+                lock.part.end = start - 1
+            } else {
+                lock.part.start = end + 1
             }
             let (mode, flags) = (lock.requested, lock.flags);
             self.resources[place].grant(&mut self.locks, id);

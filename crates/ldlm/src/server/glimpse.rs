@@ -97,9 +97,10 @@ impl Namespace {
                 if lock.export != LOCAL && clients.insert(lock.export) {
                     found.push(id);
                 }
-                match lock.flags.has(Flags::NO_EXPANSION) {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if lock.flags.has(Flags::NO_EXPANSION) {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             });
         }
@@ -127,9 +128,10 @@ impl Namespace {
 
     /// Answers a glimpse with what is known now.
     pub(super) fn end_glimpse(&mut self, place: u32, request: RequestId, export: Handle) {
-        match self.by_export.contains_key(&export) {
-            true => self.abort(request, IntentResult::default(), self.resources[place].lvb()),
-            false => self.refuse(request, Errno::ENOTCONN),
+        if self.by_export.contains_key(&export) {
+            self.abort(request, IntentResult::default(), self.resources[place].lvb())
+        } else {
+            self.refuse(request, Errno::ENOTCONN)
         }
     }
 }

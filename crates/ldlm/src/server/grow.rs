@@ -77,9 +77,10 @@ impl Namespace {
             if !part.overlaps(&range) || part.overlaps(&asked) {
                 continue;
             }
-            match part.end < asked.start {
-                true => range.start = range.start.max(part.end + 1),
-                false => range.end = range.end.min(part.start - 1),
+            if part.end < asked.start {
+                range.start = range.start.max(part.end + 1)
+            } else {
+                range.end = range.end.min(part.start - 1)
             }
         }
         (range, conflicting)

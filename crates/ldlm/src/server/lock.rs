@@ -108,10 +108,7 @@ impl Part {
             }
             Kind::Inodebits => return Self::of_bits(mode, policy.inodebits()),
         };
-        match part.start <= part.end {
-            true => Ok(part),
-            false => Err(Errno::EINVAL),
-        }
+        if part.start <= part.end { Ok(part) } else { Err(Errno::EINVAL) }
     }
 
     fn of_bits(mode: Mode, policy: InodebitsPolicy) -> Result<Self, Errno> {

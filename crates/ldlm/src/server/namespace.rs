@@ -204,10 +204,7 @@ impl Namespace {
     /// Returns the resource with this name, or a new one.
     pub(super) fn resource(&mut self, id: ResourceId, kind: Kind) -> Result<u32, Errno> {
         if let Some(&place) = self.by_id.get(&id) {
-            return match self.resources[place].kind == kind {
-                true => Ok(place),
-                false => Err(Errno::EINVAL),
-            };
+            return if self.resources[place].kind == kind { Ok(place) } else { Err(Errno::EINVAL) };
         }
         let place = self.resources.insert(Resource::new(id, kind));
         self.by_id.insert(id, place);

@@ -120,9 +120,11 @@ impl Namespace {
     /// Grants a lock that is free. Returns whether it covers something else than was requested.
     pub(super) fn grant(&mut self, place: u32, id: u32) -> bool {
         let claim = self.locks[id].claim(self.resources[place].kind);
-        let part = match self.locks[id].flags.has(Flags::NO_EXPANSION) || claim.export == LOCAL {
-            true if claim.kind != Kind::Inodebits => claim.part,
-            _ => self.part_granted(place, &claim),
+        let is_exact = self.locks[id].flags.has(Flags::NO_EXPANSION) || claim.export == LOCAL;
+        let part = if is_exact && claim.kind != Kind::Inodebits {
+            claim.part
+        } else {
+            self.part_granted(place, &claim)
         };
         self.locks[id].part = part;
         self.resources[place].grant(&mut self.locks, id);

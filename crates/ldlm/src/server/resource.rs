@@ -220,11 +220,12 @@ impl Resource {
             let is_group = claim.mode == Mode::GROUP || group.mode == Mode::GROUP;
             if matches!(self.kind, Kind::Extent | Kind::Flock) && !is_group {
                 let range = (claim.part.start, claim.part.end);
-                tree::overlapping(locks, group.root, range, &mut |id| match claim
-                    .conflicts(&locks[id].claim(self.kind))
-                {
-                    true => visit(id),
-                    false => ControlFlow::Continue(()),
+                tree::overlapping(locks, group.root, range, &mut |id| {
+                    if claim.conflicts(&locks[id].claim(self.kind)) {
+                        visit(id)
+                    } else {
+                        ControlFlow::Continue(())
+                    }
                 })?;
             } else if claim.conflicts(&locks[group.root].claim(self.kind)) {
                 // Without ranges all locks of a group conflict, or none.
@@ -286,14 +287,13 @@ impl Resource {
             let other = &locks[waiter.lock];
             (other.requested == Mode::GROUP).then_some(other.part.value)
         };
-        let at = match lock.requested == Mode::GROUP {
-            false => more.waiting.len(),
-            true => {
-                let groups = more.waiting.iter().take_while(|waiter| group(waiter).is_some());
-                let values: Vec<_> = groups.map(group).collect();
-                let last = values.iter().rposition(|&value| value == Some(lock.part.value));
-                last.map_or(values.len(), |last| last + 1)
-            }
+        let at = if lock.requested == Mode::GROUP {
+            let groups = more.waiting.iter().take_while(|waiter| group(waiter).is_some());
+            let values: Vec<_> = groups.map(group).collect();
+            let last = values.iter().rposition(|&value| value == Some(lock.part.value));
+            last.map_or(values.len(), |last| last + 1)
+        } else {
+            more.waiting.len()
         };
         more.waiting.insert(at, Waiter { lock: id, asked: None });
         more.waiting_modes[usize::from(lock.requested.0)] += 1;

@@ -221,9 +221,10 @@ impl World {
         let mode = modes[rng.below(modes.len() as u64) as usize];
         let resource = ResourceDesc { kind, id, ..ResourceDesc::default() };
         // Those that wait could wait for each other.
-        let flags = match is_flock && mode != LockMode::NL {
-            true => LockFlags::BLOCK_NOWAIT,
-            false => LockFlags::NONE,
+        let flags = if is_flock && mode != LockMode::NL {
+            LockFlags::BLOCK_NOWAIT
+        } else {
+            LockFlags::NONE
         };
         Wanted::new(resource, mode, policy).with(flags)
     }

@@ -107,9 +107,10 @@ impl Playback {
         let mut lvbs = BTreeMap::new();
         for rpc in &calls.rpcs {
             let Some(lock) = lock_of(&rpc.request.message) else { continue };
-            let sent = match rpc.portal == portal::LDLM_CALLBACK_REQUEST {
-                true => Some(&rpc.request),
-                false => rpc.reply(),
+            let sent = if rpc.portal == portal::LDLM_CALLBACK_REQUEST {
+                Some(&rpc.request)
+            } else {
+                rpc.reply()
             };
             let lvb = sent.and_then(|packet| Some((packet.time, lvb_of(&packet.message)?)));
             if let Some((time, lvb)) = lvb {
@@ -140,10 +141,13 @@ impl Playback {
         let is_ours = lock.as_ref().is_some_and(|lock| lock.lock.resource.kind == self.kind);
         match (opcode, lock) {
             (Opcode::OST_WRITE, _) if is_reply => self.read_all(),
-            (Opcode::LDLM_ENQUEUE, Some(lock)) if is_ours => match is_reply {
-                true => self.compare_reply(rpc),
-                false => self.enqueue(rpc, lock),
-            },
+            (Opcode::LDLM_ENQUEUE, Some(lock)) if is_ours => {
+                if is_reply {
+                    self.compare_reply(rpc)
+                } else {
+                    self.enqueue(rpc, lock)
+                }
+            }
             (Opcode::LDLM_CANCEL, Some(lock)) if !is_reply => self.cancel(rpc, lock),
             (Opcode::MDS_REINT | Opcode::MDS_CLOSE, Some(lock)) if !is_reply => {
                 self.cancel(rpc, lock);
@@ -151,10 +155,13 @@ impl Playback {
             (
                 Opcode::LDLM_BL_CALLBACK | Opcode::LDLM_CP_CALLBACK | Opcode::LDLM_GL_CALLBACK,
                 Some(lock),
-            ) if is_ours => match is_reply {
-                true => self.answer(rpc),
-                false => self.compare_callback(rpc, &lock),
-            },
+            ) if is_ours => {
+                if is_reply {
+                    self.answer(rpc)
+                } else {
+                    self.compare_callback(rpc, &lock)
+                }
+            }
             _ => {}
         }
         self.drain();

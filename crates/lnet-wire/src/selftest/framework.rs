@@ -45,10 +45,7 @@ impl Field for SessionId {
 fn small_nid(r: &mut Reader<'_>, field: &'static str) -> Result<Nid, DecodeError> {
     let got = r.u64(field)?;
     let nid = Nid::from_small(got);
-    match nid.to_small() == Some(got) {
-        true => Ok(nid),
-        false => Err(DecodeError::Range { field, got }),
-    }
+    if nid.to_small() == Some(got) { Ok(nid) } else { Err(DecodeError::Range { field, got }) }
 }
 
 /// The name of a session or a group: up to 31 bytes, padded with zeros. Bytes after the first zero

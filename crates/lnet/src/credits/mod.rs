@@ -192,9 +192,10 @@ impl CreditTable {
         peer.tx.check(sent)?;
         peer.router.check(routed).map_err(|error| format!("router: {error}"))?;
         let bytes = sent * HEADER_CHARGE + payload;
-        match peer.queued_bytes == bytes {
-            true => Ok(()),
-            false => Err(format!("{bytes} bytes, charged {}", peer.queued_bytes)),
+        if peer.queued_bytes == bytes {
+            Ok(())
+        } else {
+            Err(format!("{bytes} bytes, charged {}", peer.queued_bytes))
         }
     }
 

@@ -94,9 +94,10 @@ impl Credits {
         if self.min > self.current || self.current > self.max {
             return Err(format!("credits: not {} <= {} <= {}", self.min, self.current, self.max));
         }
-        match self.level().users() == users {
-            true => Ok(()),
-            false => Err(format!("{users} messages, {} charged", self.level().users())),
+        if self.level().users() == users {
+            Ok(())
+        } else {
+            Err(format!("{users} messages, {} charged", self.level().users()))
         }
     }
 

@@ -77,12 +77,11 @@ fn whatever_is_taken_given_back_and_withdrawn_the_sums_agree() {
         } else {
             let index = rng.below(list.len() as u64) as usize;
             let (message, holds) = list.remove(index);
-            let woken = match holds {
-                true => table.give_back(account),
-                false => {
-                    table.withdraw(account, message);
-                    None
-                }
+            let woken = if holds {
+                table.give_back(account)
+            } else {
+                table.withdraw(account, message);
+                None
             };
             let next = list.iter_mut().find(|(_, holds)| !holds).filter(|_| holds);
             assert_eq!(woken, next.as_ref().map(|(message, _)| *message));

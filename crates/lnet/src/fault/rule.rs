@@ -186,9 +186,10 @@ impl Schedule {
             Self::Always => true,
             Self::Random => rng.one_in(2),
             Self::Window { seen, at } => {
-                *self = match seen + 1 < rule.rate {
-                    true => Self::Window { seen: seen + 1, at },
-                    false => Self::new(now, rule, rng),
+                *self = if seen + 1 < rule.rate {
+                    Self::Window { seen: seen + 1, at }
+                } else {
+                    Self::new(now, rule, rng)
                 };
                 seen == at
             }

@@ -114,10 +114,7 @@ impl Silence {
         let Some(since) = self.since else { return 0 };
         let (silent, limit) = (now.since(since), self.limit());
         // Every message needs this for every path, and hardly ever needs the division.
-        match silent < limit {
-            true => 0,
-            false => 1 + (silent.as_nanos() / limit.as_nanos()).ilog2(),
-        }
+        if silent < limit { 0 } else { 1 + (silent.as_nanos() / limit.as_nanos()).ilog2() }
     }
 
     /// Returns how much others are to be preferred that are not late either: not at all after a few

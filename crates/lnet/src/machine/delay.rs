@@ -81,9 +81,10 @@ impl Lnet {
     pub(super) fn faults_released(&mut self, now: Time, rules: &[DelayId]) {
         let delayed = std::mem::take(&mut self.delays.held);
         for (at, (rule, held)) in delayed {
-            match rules.contains(&rule) {
-                true => self.let_go(now, held),
-                false => drop(self.delays.held.insert(at, (rule, held))),
+            if rules.contains(&rule) {
+                self.let_go(now, held)
+            } else {
+                self.delays.held.insert(at, (rule, held));
             }
         }
         self.settle(now);

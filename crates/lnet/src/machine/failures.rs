@@ -49,19 +49,17 @@ impl Lnet {
             return self.finalize_send(now, id, Err(errno));
         }
         let Blame { ours, theirs, again } = blame(failure);
-        let elsewhere = match ours {
-            true => self.nis.len() > 1,
-            false => self.has_other_paths(path.peer_ni),
-        };
+        let elsewhere = if ours { self.nis.len() > 1 } else { self.has_other_paths(path.peer_ni) };
         if ours {
             self.lower_ni(now, path.ni, failure);
         }
         if theirs {
             self.lower_peer_ni(now, path.peer_ni, failure);
         }
-        match again && elsewhere && self.may_go_again(id) {
-            true => self.send_again(now, id),
-            false => self.finalize_send(now, id, Err(errno)),
+        if again && elsewhere && self.may_go_again(id) {
+            self.send_again(now, id)
+        } else {
+            self.finalize_send(now, id, Err(errno))
         }
     }
 
@@ -94,9 +92,10 @@ impl Lnet {
         let first = message.retries == 1;
         self.take_off_path(id);
         // The first time there may be a better path at once; after that the trouble needs time.
-        match first {
-            true => self.work.push_back(Work::Launch(id)),
-            false => self.resends.set(id, now + RESEND_DELAY),
+        if first {
+            self.work.push_back(Work::Launch(id))
+        } else {
+            self.resends.set(id, now + RESEND_DELAY)
         }
     }
 
@@ -158,10 +157,8 @@ impl Lnet {
     pub(super) fn raise_peer_ni(&mut self, now: Time, id: PeerNiId) {
         let peer = self.peers.ni(id).map(PeerNi::peer);
         let gateway = peer.is_some_and(|peer| self.routing.is_gateway(peer));
-        let by = match gateway || self.forwards() {
-            true => HEALTH_MAX,
-            false => self.globals.health_sensitivity,
-        };
+        let by =
+            if gateway || self.forwards() { HEALTH_MAX } else { self.globals.health_sensitivity };
         self.health.raise(now, Target::PeerNi(id), by);
     }
 

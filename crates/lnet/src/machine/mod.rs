@@ -309,14 +309,16 @@ fn check_globals(old: &Globals, new: &Globals) -> Result<(), Errno> {
         && new.response_tracking <= 3
         && new.max_recovery_ping_interval > 0;
     // A retry count may be raised to the timeout; a timeout may not be lowered to the count.
-    let timeout_fits = match new.transaction_timeout == old.transaction_timeout {
-        true => new.retry_count <= new.transaction_timeout,
-        false => new.retry_count < new.transaction_timeout,
+    let timeout_fits = if new.transaction_timeout == old.transaction_timeout {
+        new.retry_count <= new.transaction_timeout
+    } else {
+        new.retry_count < new.transaction_timeout
     };
     let retries_fit = new.retry_count == 0 || new.health_sensitivity > 0;
-    match in_range && new.transaction_timeout > 0 && timeout_fits && retries_fit {
-        true => Ok(()),
-        false => Err(Errno::EINVAL),
+    if in_range && new.transaction_timeout > 0 && timeout_fits && retries_fit {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
     }
 }
 

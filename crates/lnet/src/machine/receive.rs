@@ -65,9 +65,10 @@ impl Lnet {
         }
         let sender = self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")?;
         self.heard(now, ni, sender, is_of_service(&header.body));
-        let source = match header.source == arrival.from {
-            true => Some(sender),
-            false => self.peers.find(header.source),
+        let source = if header.source == arrival.from {
+            Some(sender)
+        } else {
+            self.peers.find(header.source)
         };
         if let Some(source) = source {
             let pair = (header.source == arrival.from).then_some(arrival.ni);
@@ -89,9 +90,10 @@ impl Lnet {
         let sender = self.peers.owner(arrival.from);
         let by_it = sender.and_then(|peer| self.route_by(peer, source.net())).is_some();
         let by_another = !self.globals.drop_asym_route;
-        match by_it || (by_another && self.routing.routes_to(source.net()).next().is_some()) {
-            true => Ok(()),
-            false => Err("no route leads back to its source by the node that brought it"),
+        if by_it || (by_another && self.routing.routes_to(source.net()).next().is_some()) {
+            Ok(())
+        } else {
+            Err("no route leads back to its source by the node that brought it")
         }
     }
 

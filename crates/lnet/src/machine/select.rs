@@ -99,9 +99,10 @@ impl Lnet {
             return Err(Errno::EHOSTUNREACH);
         }
         let unsolicited = criteria.class == Class::Response || criteria.forwarded.is_some();
-        let exact = match unsolicited {
-            true => self.peer_ni_made_known(now, target, criteria.router)?,
-            false => self.peer_ni_for(now, target),
+        let exact = if unsolicited {
+            self.peer_ni_made_known(now, target, criteria.router)?
+        } else {
+            self.peer_ni_for(now, target)
         };
         let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
         if criteria.class == Class::Request {
@@ -214,10 +215,7 @@ impl Lnet {
             return self.by_gateway(now, None, detour, exact);
         }
         // Its other NIDs may be nearer, as those of a multi-rail peer that is pinged.
-        match multi_rail {
-            true => self.select_any(now, self.peers.ni(exact)?.peer()),
-            false => None,
-        }
+        if multi_rail { self.select_any(now, self.peers.ni(exact)?.peer()) } else { None }
     }
 
     /// Completes the path by a gateway. Its discovery comes first only where it is not checked.

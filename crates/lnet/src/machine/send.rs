@@ -138,9 +138,10 @@ impl Lnet {
         let message = Message { payload, operation, probe, ..Message::sent(header, source) };
         let id = self.messages.add(message);
         // Services got the error of a fault rule before they began.
-        match !owner.is_service() && self.faults.fails(target.nid) {
-            true => self.finalize_send(now, id, Err(Errno::EIO)),
-            false => self.launch(now, id),
+        if !owner.is_service() && self.faults.fails(target.nid) {
+            self.finalize_send(now, id, Err(Errno::EIO))
+        } else {
+            self.launch(now, id)
         }
         Ok(())
     }
@@ -245,9 +246,10 @@ impl Lnet {
 
     /// Returns how long a message may take to reach its LND. Spec: lnet-behaviour §11.2.
     fn send_timeout(&self, lnd_timeout: Duration) -> Duration {
-        match lnd_timeout.is_zero() {
-            true => Duration::from_secs(self.globals.transaction_timeout.into()),
-            false => lnd_timeout * (self.globals.retry_count + 1) + Duration::from_secs(1),
+        if lnd_timeout.is_zero() {
+            Duration::from_secs(self.globals.transaction_timeout.into())
+        } else {
+            lnd_timeout * (self.globals.retry_count + 1) + Duration::from_secs(1)
         }
     }
 
@@ -301,9 +303,10 @@ impl Lnet {
         let path = self.messages.get(id).and_then(Message::sending);
         let Some(path) = path.filter(|path| path.hold == Hold::Delayed) else { return };
         self.messages.live(id).hold(Hold::Both);
-        match self.is_aborted(id) {
-            true => self.finalize_send(now, id, Err(Errno::ECANCELED)),
-            false => self.hand_over(now, id, path),
+        if self.is_aborted(id) {
+            self.finalize_send(now, id, Err(Errno::ECANCELED))
+        } else {
+            self.hand_over(now, id, path)
         }
     }
 

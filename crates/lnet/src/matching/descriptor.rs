@@ -142,9 +142,10 @@ impl Descriptor {
 
     /// Returns how much of a REPLY of `len` bytes is taken.
     pub(super) fn room_for_reply(&self, len: u32) -> Result<u32, &'static str> {
-        match u64::from(len) <= self.md.len || self.md.options.has(MdOptions::TRUNCATE) {
-            true => Ok(self.md.len.min(len.into()) as u32),
-            false => Err("it is longer than what it is for"),
+        if u64::from(len) <= self.md.len || self.md.options.has(MdOptions::TRUNCATE) {
+            Ok(self.md.len.min(len.into()) as u32)
+        } else {
+            Err("it is longer than what it is for")
         }
     }
 

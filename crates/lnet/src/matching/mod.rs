@@ -154,9 +154,10 @@ impl Matching {
         if let Some(me) = me {
             self.portals.detach(me);
         }
-        match idle {
-            true => self.mds.remove(md),
-            false => self.mds.forget_response(md),
+        if idle {
+            self.mds.remove(md)
+        } else {
+            self.mds.forget_response(md)
         }
         idle.then_some(Ended { owner, event })
     }
@@ -174,10 +175,7 @@ impl Matching {
         is_right: impl FnOnce(&Memory) -> bool,
     ) -> Result<u64, Errno> {
         let found = self.of_service(service, md)?;
-        match is_right(&found.memory) {
-            true => Ok(found.md.len),
-            false => Err(Errno::ENOENT),
-        }
+        if is_right(&found.memory) { Ok(found.md.len) } else { Err(Errno::ENOENT) }
     }
 
     fn of_service(&self, service: ServiceId, md: MdId) -> Result<&Descriptor, Errno> {

@@ -198,10 +198,7 @@ impl Matching {
         let md = operation.md;
         let found = self.mds.get_mut(md).expect("an operation keeps its descriptor");
         found.refs -= 1;
-        let status = match found.aborted {
-            true => status.and(Err(Errno::ETIMEDOUT)),
-            false => status,
-        };
+        let status = if found.aborted { status.and(Err(Errno::ETIMEDOUT)) } else { status };
         let unlinked = found.refs == 0 && found.is_finished();
         let (owner, me, user) = (found.owner, found.me, found.md.user);
         if unlinked {

@@ -247,16 +247,12 @@ impl Portals {
 /// is too long and may not be shortened.
 fn room(found: &Descriptor, query: &Query) -> Option<(u64, u32)> {
     let options = found.md.options;
-    let offset = match options.has(MdOptions::MANAGE_REMOTE) {
-        true => query.offset.into(),
-        false => found.offset,
-    };
+    let offset =
+        if options.has(MdOptions::MANAGE_REMOTE) { query.offset.into() } else { found.offset };
     // The offset is the peer's: beyond the end there is no room, whatever the options say.
     let left = found.md.len.saturating_sub(offset);
-    let room = match options.has(MdOptions::MAX_SIZE) {
-        true => left.min(found.md.max_size.into()),
-        false => left,
-    };
+    let room =
+        if options.has(MdOptions::MAX_SIZE) { left.min(found.md.max_size.into()) } else { left };
     match u32::try_from(room) {
         Ok(room) if query.len > room => {
             options.has(MdOptions::TRUNCATE).then_some((offset.min(found.md.len), room))

@@ -150,9 +150,10 @@ impl Peers {
             waiting.queries.extend(queries);
         }
         self.absorb(owner, peer);
-        match self.is_verified(id) {
-            true => self.launch_waiting(id),
-            false => self.outputs.push_back(Output::Verify(id)),
+        if self.is_verified(id) {
+            self.launch_waiting(id)
+        } else {
+            self.outputs.push_back(Output::Verify(id))
         }
     }
 
@@ -330,9 +331,10 @@ impl Peers {
 
     /// Has a peer pinged because of what others claim. Messages for a known one do not wait for that.
     pub(super) fn ask(&mut self, peer: PeerId) {
-        match self.is_up_to_date(peer) {
-            true => self.outputs.push_back(Output::Ask(peer)),
-            false => self.discover_again(peer),
+        if self.is_up_to_date(peer) {
+            self.outputs.push_back(Output::Ask(peer))
+        } else {
+            self.discover_again(peer)
         }
     }
 

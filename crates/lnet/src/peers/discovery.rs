@@ -371,10 +371,7 @@ impl Peers {
         let forgotten = only_claimed && parked.is_empty() && queries.is_empty();
         self.outputs.extend(parked.into_iter().map(|message| Output::Fail(message, errno)));
         self.outputs.extend(queries.into_iter().map(|query| Output::Answer(query, Err(errno))));
-        match forgotten {
-            true => self.delete(peer),
-            false => self.answer_claimants(peer),
-        }
+        if forgotten { self.delete(peer) } else { self.answer_claimants(peer) }
     }
 
     /// Takes a peer out of discovery for good.

@@ -252,9 +252,10 @@ impl Peers {
                 return Err(format!("{:?} is half deleted", ni.nid));
             }
         }
-        match self.nids.len() == self.nis.iter().filter(|(_, ni)| !ni.retired).count() {
-            true => Ok(()),
-            false => Err("the index of NIDs names what does not exist".into()),
+        if self.nids.len() == self.nis.iter().filter(|(_, ni)| !ni.retired).count() {
+            Ok(())
+        } else {
+            Err("the index of NIDs names what does not exist".into())
         }
     }
 }

@@ -190,9 +190,10 @@ impl Pool {
         if self.waiting > 0 && self.next().is_some() {
             return Err("a message waits for a router buffer that it could have".into());
         }
-        match self.credits_min <= self.credits() {
-            true => Ok(()),
-            false => Err(format!("router buffers: not {} <= {}", self.credits_min, self.credits())),
+        if self.credits_min <= self.credits() {
+            Ok(())
+        } else {
+            Err(format!("router buffers: not {} <= {}", self.credits_min, self.credits()))
         }
     }
 

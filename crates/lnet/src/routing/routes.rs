@@ -88,9 +88,10 @@ impl Routes {
         for (id, route) in &self.routes {
             walked.entry(route.config.net).or_default().push(*id);
         }
-        match walked == self.by_net {
-            true => Ok(()),
-            false => Err(format!("routes by network: {:?}, there are {walked:?}", self.by_net)),
+        if walked == self.by_net {
+            Ok(())
+        } else {
+            Err(format!("routes by network: {:?}, there are {walked:?}", self.by_net))
         }
     }
 

@@ -211,10 +211,8 @@ fn a_ping_is_answered_with_the_part_that_it_asks_for() {
     {
         s.receive(0, ping_body(offset, len));
         let reply = s.sent_one();
-        let expected = match part.is_empty() {
-            true => Payload::Empty,
-            false => Payload::Inline(whole[part].into()),
-        };
+        let expected =
+            if part.is_empty() { Payload::Empty } else { Payload::Inline(whole[part].into()) };
         assert_eq!(reply.payload, expected);
         s.done(&reply);
     }

@@ -147,12 +147,11 @@ impl Pair {
         let Node { lnet, newest, .. } = &mut self.nodes[n];
         let md = lnet.md_bind(SERVICE, md, Memory::Buffer).unwrap();
         *newest = md;
-        let result = match is_put {
-            true => {
-                let header_data = fill.into();
-                lnet.put(self.now, SERVICE, md, Put { ack, portal, header_data, ..put(target) })
-            }
-            false => lnet.get(self.now, SERVICE, md, Get { portal, ..get(target) }),
+        let result = if is_put {
+            let header_data = fill.into();
+            lnet.put(self.now, SERVICE, md, Put { ack, portal, header_data, ..put(target) })
+        } else {
+            lnet.get(self.now, SERVICE, md, Get { portal, ..get(target) })
         };
         result.unwrap();
         self.requests += 1;

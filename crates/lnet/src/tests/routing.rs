@@ -205,13 +205,12 @@ fn a_gateway_that_does_not_answer_is_dead_until_something_comes_from_it() {
     let mut s = with_routes(&[route(tcp(9)), route(tcp(8))]);
     s.wait(60);
     for check in s.sent() {
-        match check.next_hop == tcp(8) {
-            true => answer_check(&mut s, &check, &router_info(1, &[tcp(8), far(8)])),
-            false => {
-                let lost =
-                    Err(SendError { class: FailureClass::NetworkTimeout, errno: Errno::ETIMEDOUT });
-                s.lnet.handle_sent(s.now, check.message, lost);
-            }
+        if check.next_hop == tcp(8) {
+            answer_check(&mut s, &check, &router_info(1, &[tcp(8), far(8)]))
+        } else {
+            let lost =
+                Err(SendError { class: FailureClass::NetworkTimeout, errno: Errno::ETIMEDOUT });
+            s.lnet.handle_sent(s.now, check.message, lost);
         }
     }
     let up: Vec<bool> = s.lnet.routes().iter().map(|route| route.up).collect();

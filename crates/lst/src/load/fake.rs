@@ -129,12 +129,11 @@ impl Fake {
 
     fn answer<T>(&self, of: Nid, value: impl FnOnce() -> T) -> NodeAnswer<T> {
         let node = self.node(of);
-        match node.away || node.dies_at.is_some_and(|at| at <= self.time.get()) {
-            true => {
-                let result = Err(NodeError::Rpc(Errno::ETIMEDOUT));
-                NodeAnswer { nid: of, state: NodeState::Down, result }
-            }
-            false => NodeAnswer { nid: of, state: NodeState::Active, result: Ok(value()) },
+        if node.away || node.dies_at.is_some_and(|at| at <= self.time.get()) {
+            let result = Err(NodeError::Rpc(Errno::ETIMEDOUT));
+            NodeAnswer { nid: of, state: NodeState::Down, result }
+        } else {
+            NodeAnswer { nid: of, state: NodeState::Active, result: Ok(value()) }
         }
     }
 

@@ -44,10 +44,7 @@ impl Live {
 
     /// Prints a line permanently.
     pub(super) fn note(&mut self, text: &str) {
-        match self.lines {
-            true => eprintln!("{text}"),
-            false => self.bar.println(text),
-        }
+        if self.lines { eprintln!("{text}") } else { self.bar.println(text) }
     }
 
     /// Removes the progress line before other output.
@@ -56,10 +53,7 @@ impl Live {
     }
 
     fn show(&self, text: String) {
-        match self.lines {
-            true => eprintln!("{text}"),
-            false => self.bar.set_message(text),
-        }
+        if self.lines { eprintln!("{text}") } else { self.bar.set_message(text) }
     }
 }
 

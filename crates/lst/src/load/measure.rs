@@ -37,12 +37,11 @@ impl Figures {
     /// Returns the results of a client, unless no time has passed.
     pub(super) fn of_client(test: TestSpec, start: &Sample, end: &Sample) -> Option<Self> {
         let reported = start.measures.reported && end.measures.reported;
-        let (bytes, rpcs) = match reported {
-            true => {
-                let (from, to) = (&start.measures, &end.measures);
-                (to.bytes.saturating_sub(from.bytes), to.rpcs.saturating_sub(from.rpcs))
-            }
-            false => passed(test, &start.stats, &end.stats),
+        let (bytes, rpcs) = if reported {
+            let (from, to) = (&start.measures, &end.measures);
+            (to.bytes.saturating_sub(from.bytes), to.rpcs.saturating_sub(from.rpcs))
+        } else {
+            passed(test, &start.stats, &end.stats)
         };
         let latency = reported.then(|| Latency::between(&start.measures, &end.measures)).flatten();
         Self::new(start, end, bytes, rpcs, latency)
@@ -141,14 +140,12 @@ impl Latency {
         // one eighth.
         let shortest = histogram.quantile(0.0)?;
         let longest = histogram.quantile(1.0)?;
-        let min_ns = match from.rpcs == 0 || to.min_ns < from.min_ns {
-            true => to.min_ns,
-            false => shortest.max(to.min_ns),
+        let min_ns = if from.rpcs == 0 || to.min_ns < from.min_ns {
+            to.min_ns
+        } else {
+            shortest.max(to.min_ns)
         };
-        let max_ns = match to.max_ns > from.max_ns {
-            true => to.max_ns,
-            false => longest.min(to.max_ns),
-        };
+        let max_ns = if to.max_ns > from.max_ns { to.max_ns } else { longest.min(to.max_ns) };
         Some(Self { histogram, min_ns, max_ns })
     }
 

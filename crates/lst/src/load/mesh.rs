@@ -264,9 +264,12 @@ impl Mesh {
     /// Returns both matrices, with notes below them.
     pub(super) fn text(&self) -> String {
         let bandwidth = |_: Nid, bytes: f64| rate(bytes / 1e6);
-        let latency = |from: Nid, ns: f64| match self.mean_latency_of.contains(&from) {
-            true => format!("~{}", time(ns as u64)),
-            false => time(ns as u64),
+        let latency = |from: Nid, ns: f64| {
+            if self.mean_latency_of.contains(&from) {
+                format!("~{}", time(ns as u64))
+            } else {
+                time(ns as u64)
+            }
         };
         let mut text = format!(
             "MB/s of brw write {}, concurrency {}, from each row to each column\n\n{}\n\
@@ -292,9 +295,10 @@ impl Mesh {
             let (value, median) = (time(*value as u64), time(*median as u64));
             format!("{from} -> {to}: {value}, {above:.0} % above the median of {median}")
         }));
-        text += &match worst.is_empty() {
-            true => "\nWorst pairs: none differs much from the median.\n".to_owned(),
-            false => format!("\nWorst pairs\n\n{}\n", worst.join("\n")),
+        text += &if worst.is_empty() {
+            "\nWorst pairs: none differs much from the median.\n".to_owned()
+        } else {
+            format!("\nWorst pairs\n\n{}\n", worst.join("\n"))
         };
         let failed = self.failed.iter().map(|failed| format!("{} {}", failed.node, failed.why));
         let remarks: Vec<String> = failed.chain(self.remarks.iter().cloned()).collect();

@@ -292,9 +292,10 @@ impl TestWords {
 }
 
 fn no_test(word: &str) -> String {
-    match word.contains('@') {
-        true => format!("{word} is not a test: separate NIDs by commas, without blanks"),
-        false => format!("{word:?} is not a test: write ping, brw read or brw write"),
+    if word.contains('@') {
+        format!("{word} is not a test: separate NIDs by commas, without blanks")
+    } else {
+        format!("{word:?} is not a test: write ping, brw read or brw write")
     }
 }
 

@@ -240,14 +240,15 @@ impl Repeats {
 impl Row {
     /// Returns the main result of the test: MB/s, or RPC/s if it has no data.
     fn primary(&self, has_data: bool) -> Option<Summary> {
-        match has_data {
-            false => self.rpcs_per_second,
-            true => self.bytes_per_second.map(|bytes| Summary {
+        if has_data {
+            self.bytes_per_second.map(|bytes| Summary {
                 mean: bytes.mean / 1e6,
                 standard_deviation: bytes.standard_deviation.map(|bytes| bytes / 1e6),
                 min: bytes.min / 1e6,
                 max: bytes.max / 1e6,
-            }),
+            })
+        } else {
+            self.rpcs_per_second
         }
     }
 

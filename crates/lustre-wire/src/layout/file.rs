@@ -128,10 +128,8 @@ impl Content for LovMd {
     fn decode(bytes: &[u8], _: Order) -> Result<Self, DecodeError> {
         let r = &mut Reader::new(bytes, Order::Little);
         let header = LovHeader::read(r, "LovMd.header")?;
-        let pool = match Self::has_pool(header.magic)? {
-            true => Some(Field::read(r, "LovMd.pool")?),
-            false => None,
-        };
+        let pool =
+            if Self::has_pool(header.magic)? { Some(Field::read(r, "LovMd.pool")?) } else { None };
         let mut objects = Vec::new();
         while objects.len() < usize::from(header.stripe_count) {
             let mut next = *r;

@@ -148,10 +148,7 @@ impl Extent {
     pub(crate) fn log(self, id: LogId) -> Result<u32, Errno> {
         let log = id.object.checked_sub(1).and_then(|log| u32::try_from(log).ok());
         let log = log.filter(|_| id.seq == LOGS).ok_or(Errno::ENOENT)?;
-        match self.last > 0 && log <= place(self.last).0 {
-            true => Ok(log),
-            false => Err(Errno::ENOENT),
-        }
+        if self.last > 0 && log <= place(self.last).0 { Ok(log) } else { Err(Errno::ENOENT) }
     }
 
     /// Returns the header of the catalog.

@@ -237,8 +237,9 @@ fn checked_name(name: &str, kept: &Kept) -> Result<Text<16>, Errno> {
         return Err(Errno::EINVAL);
     }
     let kept_name = Text::new(name).ok_or(Errno::ENAMETOOLONG)?;
-    match kept.users.iter().any(|user| !name.is_empty() && user.name == kept_name) {
-        true => Err(Errno::EEXIST),
-        false => Ok(kept_name),
+    if kept.users.iter().any(|user| !name.is_empty() && user.name == kept_name) {
+        Err(Errno::EEXIST)
+    } else {
+        Ok(kept_name)
     }
 }

@@ -99,10 +99,7 @@ pub(crate) fn changed(
         ComponentChange::Delete => composite.delete(&asked)?,
         ComponentChange::SetFlags | ComponentChange::Set => composite.set_flags(&asked, now)?,
     }
-    let changed = match composite.parts.is_empty() {
-        true => vec![],
-        false => composite.encode(file),
-    };
+    let changed = if composite.parts.is_empty() { vec![] } else { composite.encode(file) };
     if changed.len() > LAYOUT_LEN_MAX {
         return Err(Errno::ERANGE);
     }

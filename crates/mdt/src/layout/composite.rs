@@ -98,9 +98,10 @@ impl WantedPart {
                 mirrors += 1;
                 previous = 0;
             }
-            let wanted = match layout.header.pattern.has(Pattern::MDT) {
-                true => None,
-                false => Some(Wanted::of(&layout, rules.objects)?),
+            let wanted = if layout.header.pattern.has(Pattern::MDT) {
+                None
+            } else {
+                Some(Wanted::of(&layout, rules.objects)?)
             };
             let size = wanted.as_ref().and_then(|wanted| wanted.stripe_size);
             let size = u64::from(size.unwrap_or(STRIPE_UNIT));
@@ -112,10 +113,7 @@ impl WantedPart {
             all.push(Self { component, layout, wanted });
         }
         // A file has one mirror, as on a server that does not allow more.
-        match mirrors == 1 && layout.header.more_mirrors == 0 {
-            true => Ok(all),
-            false => Err(Errno::EINVAL),
-        }
+        if mirrors == 1 && layout.header.more_mirrors == 0 { Ok(all) } else { Err(Errno::EINVAL) }
     }
 
     /// Returns the component as a plan.
@@ -332,13 +330,12 @@ impl Composite {
             if component.id == 0 || is_made && (stripes.objects.len() != count || count == 0) {
                 return Err(Errno::EINVAL);
             }
-            let stripes = match is_made {
-                true => {
-                    stripes.rest.0.clear();
-                    restore_generation(&mut stripes);
-                    Stripes::Made(stripes)
-                }
-                false => Stripes::Planned(Plan::of_planned(&stripes)),
+            let stripes = if is_made {
+                stripes.rest.0.clear();
+                restore_generation(&mut stripes);
+                Stripes::Made(stripes)
+            } else {
+                Stripes::Planned(Plan::of_planned(&stripes))
             };
             Ok(Part { component: *component, stripes })
         };

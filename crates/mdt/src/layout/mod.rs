@@ -186,9 +186,10 @@ pub(crate) fn on_mdt(layout: &[u8]) -> Option<OnMdt> {
     let made = layout.components.iter().filter(|part| part.flags.has(ComponentFlags::INIT));
     let mut found = OnMdt { end: 0, is_all: true };
     for part in made {
-        match layout.layout(part).ok()?.header.pattern.has(Pattern::MDT) {
-            true => found.end = part.end,
-            false => found.is_all = false,
+        if layout.layout(part).ok()?.header.pattern.has(Pattern::MDT) {
+            found.end = part.end
+        } else {
+            found.is_all = false
         }
     }
     (found.end > 0).then_some(found)
@@ -258,9 +259,10 @@ pub(crate) fn repeated(file: Fid, layout: &[u8], before: &[u8]) -> Result<Vec<u8
         _ => return Err(Errno::EINVAL),
     };
     let objects = objects_of(&repeated);
-    match objects_of(before).iter().all(|object| objects.contains(object)) {
-        true => Ok(repeated),
-        false => Err(Errno::EINVAL),
+    if objects_of(before).iter().all(|object| objects.contains(object)) {
+        Ok(repeated)
+    } else {
+        Err(Errno::EINVAL)
     }
 }
 

@@ -40,14 +40,12 @@ impl Objects for Taker {
         if plan.pool.is_some() && plan.pool == Text::new("late") {
             return Err(Errno::EAGAIN);
         }
-        let count = match plan.is_overstriped {
-            true => plan.stripe_count,
-            false => plan.stripe_count.min(4),
-        };
+        let count = if plan.is_overstriped { plan.stripe_count } else { plan.stripe_count.min(4) };
         let start = plan.first.unwrap_or(0) as usize;
-        let all: Vec<u32> = match plan.osts.is_empty() {
-            true => (0..4).cycle().skip(start).take(count.into()).collect(),
-            false => plan.osts.clone(),
+        let all: Vec<u32> = if plan.osts.is_empty() {
+            (0..4).cycle().skip(start).take(count.into()).collect()
+        } else {
+            plan.osts.clone()
         };
         let mut taken = self.taken.lock().unwrap();
         let object = |ost| {

@@ -53,9 +53,10 @@ impl Wanted {
         if first.is_some_and(|first| !objects.exists(first)) {
             return Err(Errno::EINVAL);
         }
-        let osts = match magic == LayoutMagic::LOV_SPECIFIC {
-            true => specific(layout, first, is_overstriped)?,
-            false => vec![],
+        let osts = if magic == LayoutMagic::LOV_SPECIFIC {
+            specific(layout, first, is_overstriped)?
+        } else {
+            vec![]
         };
         let name = layout.pool.as_ref().map_or(&b""[..], |pool| pool.as_bytes());
         let is_reserved = [&b"ignore"[..], b"inherit", b"none"].contains(&name);
@@ -88,10 +89,7 @@ impl Wanted {
 
     /// Returns the same, in a pool if it says nothing of pools.
     pub(super) fn or_in(self, pool: Option<Pool>) -> Self {
-        match self.ignores_pool {
-            true => self,
-            false => Self { pool: self.pool.or(pool), ..self },
-        }
+        if self.ignores_pool { self } else { Self { pool: self.pool.or(pool), ..self } }
     }
 
     /// Returns whether it says nothing.
@@ -109,9 +107,10 @@ impl Wanted {
         let is_aligned = |size: u32| end == u64::MAX || end.is_multiple_of(size.into());
         let size = self.stripe_size.unwrap_or(STRIPE_SIZE);
         // Two components never share a stripe.
-        let stripe_size = match is_aligned(size) || self.stripe_size.is_some() && start == end {
-            true => size,
-            false => 1 << end.trailing_zeros().min(u32::BITS - 1),
+        let stripe_size = if is_aligned(size) || self.stripe_size.is_some() && start == end {
+            size
+        } else {
+            1 << end.trailing_zeros().min(u32::BITS - 1)
         };
         let mut stripe_count = self.stripe_count.unwrap_or(1);
         let len = end.saturating_sub(start);
@@ -138,8 +137,9 @@ fn specific(layout: &LovMd, first: Option<u32>, is_overstriped: bool) -> Result<
     let start = osts.iter().position(|ost| *ost == first).ok_or(Errno::EINVAL)?;
     osts.rotate_left(start);
     let is_twice = |(at, ost)| osts[..at].contains(ost);
-    match !is_overstriped && osts.iter().enumerate().any(is_twice) {
-        true => Err(Errno::EINVAL),
-        false => Ok(osts),
+    if !is_overstriped && osts.iter().enumerate().any(is_twice) {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(osts)
     }
 }

@@ -101,9 +101,10 @@ impl Mdt {
             let buffers = reply.format().reply;
             let has_place = buffers.iter().any(|buffer| buffer.name() == DEFAULT_LAYOUT.name());
             let place = default.to_vec();
-            reply = match has_place {
-                true => reply.with_bytes(&DEFAULT_LAYOUT, place),
-                false => reply.with_bytes(&LAYOUT, place),
+            reply = if has_place {
+                reply.with_bytes(&DEFAULT_LAYOUT, place)
+            } else {
+                reply.with_bytes(&LAYOUT, place)
             };
         }
         if asked.valid.has(Valid::FLACL) && asked.flags.has(ConnectFlags::ACL) {

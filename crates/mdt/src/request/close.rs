@@ -170,9 +170,10 @@ impl Change<'_> {
             | bit(times.ctime != before.ctime, CTIME);
         self.note_attributes(open.fid, after, bits);
         let changes = OpenFlags::WRITE | OpenFlags::APPEND | OpenFlags::TRUNC;
-        let is_recorded = match self.mdt.changelog.wants(ChangeKind::OPEN) {
-            true => !self.mdt.opens().is_open_by(&open),
-            false => open.flags.0 & changes.0 != 0,
+        let is_recorded = if self.mdt.changelog.wants(ChangeKind::OPEN) {
+            !self.mdt.opens().is_open_by(&open)
+        } else {
+            open.flags.0 & changes.0 != 0
         };
         if is_recorded {
             self.note(Note::new(ChangeKind::CLOSE, open.fid).with_flags(open.flags.0 as u16));

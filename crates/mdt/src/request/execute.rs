@@ -163,17 +163,16 @@ impl Mdt {
     fn sync(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
         let mut reply = Message::reply(call.message.format(), Status::OK);
-        reply = match asked.fid == Fid::default() {
-            true => reply.with(&MDT_BODY, &MdtBody::default()),
-            false => {
-                let inode = self.inode(asked.fid)?;
-                let mut body = super::attributes::body(asked.fid, &inode, &self.view(call));
-                if inode.on_mdt().is_some() {
-                    body.size = self.store.size(object_of(asked.fid))?;
-                    body.blocks = inode.charged() / 512;
-                }
-                reply.with(&MDT_BODY, &body)
+        reply = if asked.fid == Fid::default() {
+            reply.with(&MDT_BODY, &MdtBody::default())
+        } else {
+            let inode = self.inode(asked.fid)?;
+            let mut body = super::attributes::body(asked.fid, &inode, &self.view(call));
+            if inode.on_mdt().is_some() {
+                body.size = self.store.size(object_of(asked.fid))?;
+                body.blocks = inode.charged() / 512;
             }
+            reply.with(&MDT_BODY, &body)
         };
         Ok(Answer { durable: Some(self.store.applied()), ..Answer::new(reply) })
     }

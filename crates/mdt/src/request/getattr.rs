@@ -26,9 +26,10 @@ use crate::records::Failure;
 /// EOPNOTSUPP if not.
 pub(crate) fn check_shown(export: &Export, inode: &Inode) -> Result<(), Errno> {
     let knows_all = export.client.flags2.has(ConnectFlags2::OVERSTRIPING);
-    match !knows_all && inode.is_regular() && is_overstriped(inode.extra(Extra::Layout)) {
-        true => Err(Errno::EOPNOTSUPP),
-        false => Ok(()),
+    if !knows_all && inode.is_regular() && is_overstriped(inode.extra(Extra::Layout)) {
+        Err(Errno::EOPNOTSUPP)
+    } else {
+        Ok(())
     }
 }
 

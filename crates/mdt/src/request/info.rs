@@ -122,9 +122,10 @@ impl Mdt {
     fn set_read_only(&self, handle: fulmar_lustre_wire::Handle, mut export: Export, is_set: bool) {
         use fulmar_lustre_wire::connect::ConnectFlags;
         let flags = export.client.flags;
-        export.client.flags = match is_set {
-            true => flags.with(ConnectFlags::RDONLY),
-            false => flags.without(ConnectFlags::RDONLY),
+        export.client.flags = if is_set {
+            flags.with(ConnectFlags::RDONLY)
+        } else {
+            flags.without(ConnectFlags::RDONLY)
         };
         self.exports().insert(handle, export);
     }

@@ -48,10 +48,8 @@ impl Mdt {
         let defaults = [&of_parent[..], &of_root];
         // Without a layout there is none with a part on the MDT.
         let is_plain = wanted.is_empty() && defaults.iter().all(|default| default.is_empty());
-        let rules = match is_plain {
-            true => Rules { objects: &*self.objects, on_mdt_max: 0 },
-            false => self.rules()?,
-        };
+        let rules =
+            if is_plain { Rules { objects: &*self.objects, on_mdt_max: 0 } } else { self.rules()? };
         Ok(new_layout((fid, size), wanted, defaults, rules)?)
     }
 

@@ -75,10 +75,7 @@ impl Mdt {
         let Some(body) = call.message.get(&MDT_BODY).ok().flatten() else { return Ok(()) };
         let caller = self.caller(call, Caller::of_body(&body))?;
         let is_root = caller.uid == 0 && caller.gid == 0;
-        match is_root && caller.has(Capabilities::SYS_ADMIN) {
-            true => Ok(()),
-            false => Err(Errno::EACCES),
-        }
+        if is_root && caller.has(Capabilities::SYS_ADMIN) { Ok(()) } else { Err(Errno::EACCES) }
     }
 }
 

@@ -104,9 +104,10 @@ impl Mdt {
         // What a replay created may be on disk, with another name by now.
         let by_fid = flags.has(OpenFlags::BY_FID)
             || call.is_replay() && self.inode_if_any(record.child)?.is_some();
-        let found = match by_fid {
-            true => self.inode_if_any(record.child)?.map(|_| record.child),
-            false => self.lookup(parent, &opening.name, &opening.caller)?,
+        let found = if by_fid {
+            self.inode_if_any(record.child)?.map(|_| record.child)
+        } else {
+            self.lookup(parent, &opening.name, &opening.caller)?
         };
         match found {
             Some(fid) => {
@@ -115,9 +116,10 @@ impl Mdt {
             }
             None => {
                 opening.disposition = opening.disposition | Disposition::LOOKUP_NEG;
-                match flags.has(OpenFlags::CREAT) && !by_fid {
-                    true => self.create_and_open(opening),
-                    false => Ok(Opened { reply: empty(call), result: Ok(()) }),
+                if flags.has(OpenFlags::CREAT) && !by_fid {
+                    self.create_and_open(opening)
+                } else {
+                    Ok(Opened { reply: empty(call), result: Ok(()) })
                 }
             }
         }
@@ -149,9 +151,12 @@ impl Mdt {
         let name = opening.name.clone();
         let is_nameless = record.flags.0.has(OpenFlags::VOLATILE);
         let _locked = self.lock(&[parent, new.fid]);
-        let done = self.commit_open(opening, new.fid, |change| match is_nameless {
-            true => change.create_nameless(parent, &new, &caller),
-            false => change.create(parent, &name, &new, &caller),
+        let done = self.commit_open(opening, new.fid, |change| {
+            if is_nameless {
+                change.create_nameless(parent, &new, &caller)
+            } else {
+                change.create(parent, &name, &new, &caller)
+            }
         });
         if let Err(failure) = done {
             // As if nobody had tried, but for the reason.
@@ -217,12 +222,11 @@ impl Mdt {
         {
             return Err(Errno::EEXIST);
         }
-        match flags.has(OpenFlags::LEASE) && !opening.call.is_replay() {
-            true => {
-                let own = (opening.call.export, opening.record.old_handle);
-                self.opens().check_lease(fid, own)
-            }
-            false => self.opens().check(fid, flags),
+        if flags.has(OpenFlags::LEASE) && !opening.call.is_replay() {
+            let own = (opening.call.export, opening.record.old_handle);
+            self.opens().check_lease(fid, own)
+        } else {
+            self.opens().check(fid, flags)
         }
     }
 
@@ -352,10 +356,11 @@ impl Opening<'_, '_> {
         let flags = self.record.flags.0;
         let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         // A replay never takes new objects: there are none while the MDT recovers.
-        let is_wanted = match self.call.is_replay() {
+        let is_wanted = if self.call.is_replay() {
             // Without a layout in the reply there is only room for one.
-            true => layout.iter().any(|byte| *byte != 0),
-            false => flags.has(OpenFlags::WRITE),
+            layout.iter().any(|byte| *byte != 0)
+        } else {
+            flags.has(OpenFlags::WRITE)
         };
         inode.is_regular()
             && inode.extra(Extra::Layout).is_empty()

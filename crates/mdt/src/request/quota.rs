@@ -124,9 +124,10 @@ impl Mdt {
             }
         };
         // A client that changes only the hard limit keeps the grace.
-        let end = match has(INODE_TIME) && limit.is_some() {
-            true => limits.inode_time,
-            false => self.limits.end(kind, call.now),
+        let end = if has(INODE_TIME) && limit.is_some() {
+            limits.inode_time
+        } else {
+            self.limits.end(kind, call.now)
         };
         self.repeat(|transaction| {
             let used = self.usage.of(kind, id).objects;

@@ -52,10 +52,8 @@ impl Mdt {
         let mut bytes = Vec::new();
         let mut hash = asked.size;
         while bytes.len() < room * DirectoryPage::LEN {
-            let entries = match is_dead {
-                true => vec![],
-                false => self.entries_from(asked.fid, parent, hash)?,
-            };
+            let entries =
+                if is_dead { vec![] } else { self.entries_from(asked.fid, parent, hash)? };
             let (page, count) = DirectoryPage::fill(hash, &entries);
             bytes.extend(page.to_bytes());
             if page.hash_end == DirectoryPage::END || count == 0 {

@@ -107,9 +107,10 @@ impl Mdt {
         self.data.note_times(&call.data(), object_of(fid));
         let _locked = self.lock(&[fid]);
         let build = |change: &mut Change<'_>| {
-            let inode = match layout.is_empty() {
-                false => change.set_default_layout(fid, layout, caller)?,
-                true => change.setattr(fid, asked, (caller, view))?,
+            let inode = if layout.is_empty() {
+                change.setattr(fid, asked, (caller, view))?
+            } else {
+                change.set_default_layout(fid, layout, caller)?
             };
             let reply = Message::reply(call.message.format(), Status::OK);
             Ok(reply.with(&MDT_BODY, &body(fid, &inode, view)))
@@ -241,9 +242,10 @@ impl Change<'_> {
             return Err(Errno::EPERM.into());
         }
         let wanted = Layout::decode(asked, Order::Little);
-        let extra = match matches!(wanted, Ok(Layout::DirectoryDefault(_))) {
-            true => Extra::DefaultLmv,
-            false => Extra::Layout,
+        let extra = if matches!(wanted, Ok(Layout::DirectoryDefault(_))) {
+            Extra::DefaultLmv
+        } else {
+            Extra::Layout
         };
         let kept = match asked {
             b"" => vec![],
@@ -261,10 +263,7 @@ impl Change<'_> {
 
 /// Returns attributes that are to be set with the ids of the file system.
 fn asked_in_fs(asked: &SetAttr, view: &View) -> SetAttr {
-    let id = |bit, kind, id| match asked.valid.has(bit) {
-        true => view.to_fs(kind, id).id,
-        false => id,
-    };
+    let id = |bit, kind, id| if asked.valid.has(bit) { view.to_fs(kind, id).id } else { id };
     SetAttr {
         uid: id(AttrValid::UID, IdKind::User, asked.uid),
         gid: id(AttrValid::GID, IdKind::Group, asked.gid),

@@ -40,10 +40,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Errno> {
 /// # Errors
 /// EPERM.
 pub(crate) fn check_ordinary(fid: Fid) -> Result<(), Errno> {
-    match fid.seq == Fid::ROOT.seq || fid.seq >= Seq::NORMAL.0 {
-        true => Ok(()),
-        false => Err(Errno::EPERM),
-    }
+    if fid.seq == Fid::ROOT.seq || fid.seq >= Seq::NORMAL.0 { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 impl Change<'_> {

@@ -77,9 +77,10 @@ impl Change<'_> {
             return Ok(());
         }
         // Whoever makes an entry changes the inode of the directory, which this change has read.
-        match names::list(&self.mdt.store, fid, 0, 1)?.is_empty() {
-            true => Ok(()),
-            false => Err(Errno::ENOTEMPTY.into()),
+        if names::list(&self.mdt.store, fid, 0, 1)?.is_empty() {
+            Ok(())
+        } else {
+            Err(Errno::ENOTEMPTY.into())
         }
     }
 
@@ -101,10 +102,7 @@ impl Change<'_> {
         };
         self.set(fid, inode.clone())?;
         if inode.attributes.nlink == 0 {
-            match self.mdt.may_be_open(fid) {
-                true => self.keep_orphan(fid),
-                false => self.remove(fid)?,
-            }
+            if self.mdt.may_be_open(fid) { self.keep_orphan(fid) } else { self.remove(fid)? }
         }
         Ok(inode)
     }

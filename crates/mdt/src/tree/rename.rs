@@ -93,10 +93,7 @@ impl Change<'_> {
         if from != to {
             check(inode, caller, Wanted::WRITE)?;
         }
-        match self.is_below(to, fid)? {
-            true => Err(Errno::EINVAL.into()),
-            false => Ok(()),
-        }
+        if self.is_below(to, fid)? { Err(Errno::EINVAL.into()) } else { Ok(()) }
     }
 
     /// Returns whether a directory is another one, or below it. The parents do not change meanwhile: one
@@ -107,10 +104,7 @@ impl Change<'_> {
             if fid == above {
                 return Ok(true);
             }
-            at = match fid == Fid::ROOT {
-                true => None,
-                false => self.mdt.inode(fid)?.parent(),
-            };
+            at = if fid == Fid::ROOT { None } else { self.mdt.inode(fid)?.parent() };
         }
         Ok(false)
     }

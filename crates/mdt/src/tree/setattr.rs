@@ -98,10 +98,7 @@ fn changed(before: &Inode, after: &Inode, asked: &SetAttr) -> u16 {
     ];
     let asked = of.iter().filter(|(flag, _)| asked.valid.has(*flag));
     let bits = asked.fold(0, |bits, (_, bit)| bits | bit);
-    match before.attributes.mode == after.attributes.mode {
-        true => bits,
-        false => bits | MODE,
-    }
+    if before.attributes.mode == after.attributes.mode { bits } else { bits | MODE }
 }
 
 /// Checks that the nodemap of a client allows it to set attributes, whoever the caller is.

@@ -265,9 +265,10 @@ fn check_setxattr(inode: &Inode, name: &[u8], caller: &Caller) -> Result<(), Err
             .iter()
             .any(|prefix| has_prefix(prefix)) =>
         {
-            match caller.owns(inode) {
-                true => Ok(()),
-                false => Err(Errno::EPERM),
+            if caller.owns(inode) {
+                Ok(())
+            } else {
+                Err(Errno::EPERM)
             }
         }
         () => Err(Errno::EOPNOTSUPP),

@@ -16,7 +16,7 @@ pub const PORT: u16 = 9988;
 /// Where the tests store and fetch.
 pub const PORTAL: u32 = 9;
 /// Longer than anything takes that works.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A node with one network interface, and a service.
 pub struct Host {
@@ -99,7 +99,7 @@ impl Events {
     /// Returns the next event of `kind`. Others stay for later calls.
     #[track_caller]
     pub fn wait(&self, kind: EventKind) -> Event {
-        let Some(event) = self.0.next_of(kind, PATIENCE) else { panic!("no {kind:?}") };
+        let Some(event) = self.0.next_of(kind, TIMEOUT) else { panic!("no {kind:?}") };
         event
     }
 
@@ -112,9 +112,9 @@ impl Events {
 /// Waits until `done`.
 #[track_caller]
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
-        assert!(Instant::now() < deadline, "{what} within {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what} within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

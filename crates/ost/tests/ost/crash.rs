@@ -165,10 +165,7 @@ impl Op {
                 let asked = Obdo { valid, uid: *uid, flags, ..body(*object) };
                 let ranges = [range(*offset, data.len() as u32, NiobufFlags::ASYNC)];
                 let request = transfer(&OST_WRITE, &asked, &ranges);
-                match is_short {
-                    true => request.with(&SHORT_IO, &Bytes(data.clone())),
-                    false => request,
-                }
+                if *is_short { request.with(&SHORT_IO, &Bytes(data.clone())) } else { request }
             }
         }
     }

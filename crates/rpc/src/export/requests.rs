@@ -45,9 +45,10 @@ impl Export {
     pub fn check_xid(&mut self, xid: u64, body: &Body) -> Result<(), Errno> {
         self.last_xid = self.last_xid.max(body.last_xid);
         self.replies.release(self.last_xid);
-        match xid <= self.last_xid && !body.flags.has(MessageFlags::REPLAY) {
-            true => Err(Errno::EPROTO),
-            false => Ok(()),
+        if xid <= self.last_xid && !body.flags.has(MessageFlags::REPLAY) {
+            Err(Errno::EPROTO)
+        } else {
+            Ok(())
         }
     }
 

@@ -244,9 +244,10 @@ impl Exports {
         }
         let is_timed = !granted.flags.has(ConnectFlags::PINGLESS) && !connect.is_from_mdt();
         self.move_to_node(old, connect.peer);
-        match is_timed {
-            true => self.timers.set(handle, now + silence(true, 0)),
-            false => self.timers.clear(handle),
+        if is_timed {
+            self.timers.set(handle, now + silence(true, 0))
+        } else {
+            self.timers.clear(handle)
         }
         Ok(())
     }
@@ -327,9 +328,10 @@ impl Exports {
                 return Err(format!("export {handle} was never connected"));
             }
         }
-        match self.timers.len() <= self.by_handle.len() {
-            true => Ok(()),
-            false => Err(format!("{} timers of exports", self.timers.len())),
+        if self.timers.len() <= self.by_handle.len() {
+            Ok(())
+        } else {
+            Err(format!("{} timers of exports", self.timers.len()))
         }
     }
 }

@@ -185,9 +185,6 @@ impl Import {
 
     /// Connects at a time that may have come.
     pub(super) fn connect_at(&mut self, now: Time, xids: &mut XidSource, at: Time) {
-        match at <= now {
-            true => self.send_connect(now, xids),
-            false => self.timers.set(Timer::Retry, at),
-        }
+        if at <= now { self.send_connect(now, xids) } else { self.timers.set(Timer::Retry, at) }
     }
 }

@@ -114,9 +114,10 @@ impl Kept {
         while let Some(entry) = self.uncommitted.first_entry().filter(|one| one.key().0 <= transno)
         {
             let (key, kept) = entry.remove_entry();
-            match kept.is_open {
-                true => drop(self.opens.insert(key, kept)),
-                false => self.forget(&kept),
+            if kept.is_open {
+                self.opens.insert(key, kept);
+            } else {
+                self.forget(&kept);
             }
         }
         while let Some(&(close, open)) = self.closing.first().filter(|(close, _)| *close <= transno)
@@ -129,9 +130,10 @@ impl Kept {
     /// Drops an open as soon as `close` is on disk. It is an ordinary transaction until then.
     pub(super) fn release(&mut self, id: RequestId, close: u64) {
         let Some(&key) = self.keys.get(&id) else { return };
-        match close <= self.committed {
-            true => self.drop_open(key),
-            false => drop(self.closing.insert((close, key))),
+        if close <= self.committed {
+            self.drop_open(key)
+        } else {
+            self.closing.insert((close, key));
         }
     }
 

@@ -204,13 +204,12 @@ impl Import {
     pub(super) fn recovered(&mut self, now: Time, xids: &mut XidSource) {
         let version_failed = self.progress.version_failed;
         self.forget_recovery();
-        match version_failed {
+        if version_failed {
             // The next answer to a connect says that the client is evicted.
-            true => self.lose(now, xids, Errno::EOVERFLOW),
-            false => {
-                self.set_state(State::Recover);
-                self.resume(now, xids);
-            }
+            self.lose(now, xids, Errno::EOVERFLOW)
+        } else {
+            self.set_state(State::Recover);
+            self.resume(now, xids);
         }
     }
 

@@ -177,9 +177,10 @@ impl Reverse {
         let id = CallId(self.calls.insert(active));
         let waits = client.is_full();
         client.calls.insert(xid, id);
-        match waits {
-            true => drop(client.waiting.insert(xid)),
-            false => self.begin(now, id),
+        if waits {
+            client.waiting.insert(xid);
+        } else {
+            self.begin(now, id)
         }
         id
     }

@@ -174,9 +174,10 @@ impl Server {
         pending.deadline = pending.deadline.max(deadline);
         pending.connection_count = message.body.connection_count;
         pending.reply_to = reply_to;
-        match reply_to.has_room {
-            true => self.early.set(id, pending.deadline - self.timeouts.early_margin),
-            false => self.early.clear(id),
+        if reply_to.has_room {
+            self.early.set(id, pending.deadline - self.timeouts.early_margin)
+        } else {
+            self.early.clear(id)
         }
         self.repeat_transfer(id);
     }

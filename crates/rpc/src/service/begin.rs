@@ -50,9 +50,10 @@ impl Server {
         if is_outdated {
             return self.drop_running(id, Dropped::Outdated);
         }
-        let begun = match message.body.opcode.is_connect() {
-            true => self.begin_connect(now, id, &message, peer),
-            false => self.begin_other(now, id, &message, xid),
+        let begun = if message.body.opcode.is_connect() {
+            self.begin_connect(now, id, &message, peer)
+        } else {
+            self.begin_other(now, id, &message, xid)
         };
         match begun {
             Ok(Begun::Execute(target, export)) => self.execute(id, target, export, message),

@@ -192,9 +192,10 @@ impl Server {
             let Some(pending) = self.requests.get(id.0) else { continue };
             // An early reply may have given it more time.
             let limit = pending.deadline.min(transfer.begun + TIMEOUT);
-            match limit > now {
-                true => self.transfers.timers.set(id, limit),
-                false => self.fail_transfer(id, Errno::ETIMEDOUT),
+            if limit > now {
+                self.transfers.timers.set(id, limit)
+            } else {
+                self.fail_transfer(id, Errno::ETIMEDOUT)
             }
         }
     }
@@ -259,9 +260,10 @@ impl Server {
             }
         }
         let counted: usize = by_request.values().map(|transfer| transfer.operations.len()).sum();
-        match counted == operations.len() && timers.len() <= by_request.len() {
-            true => Ok(()),
-            false => Err(format!("{} operations of bulk, {counted} counted", operations.len())),
+        if counted == operations.len() && timers.len() <= by_request.len() {
+            Ok(())
+        } else {
+            Err(format!("{} operations of bulk, {counted} counted", operations.len()))
         }
     }
 }

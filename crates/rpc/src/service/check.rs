@@ -57,9 +57,10 @@ impl Server {
             .iter()
             .filter(|(_, one)| one.export.is_some() && !matches!(one.stage, Stage::Replying));
         let expected = expected.count();
-        match expected == self.in_progress.len() && self.early.len() <= self.requests.len() {
-            true => Ok(()),
-            false => Err(format!("{expected} in progress, {} known", self.in_progress.len())),
+        if expected == self.in_progress.len() && self.early.len() <= self.requests.len() {
+            Ok(())
+        } else {
+            Err(format!("{expected} in progress, {} known", self.in_progress.len()))
         }
     }
 

@@ -162,9 +162,10 @@ impl Class {
             }
             let ids = self.waiting.get_mut(&node).expect("a node with a turn has requests");
             let id = ids.pop_front().expect("a node with a turn has requests");
-            match ids.is_empty() {
-                true => drop(self.waiting.remove(&node)),
-                false => self.turns.push_back(node),
+            if ids.is_empty() {
+                self.waiting.remove(&node);
+            } else {
+                self.turns.push_back(node)
             }
             self.len -= 1;
             return Some((node, id));

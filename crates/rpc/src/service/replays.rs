@@ -120,12 +120,11 @@ impl Server {
         let (export, opcode) = (body.handle, body.opcode);
         let disconnect = self.targets[target].config.kind.disconnect().opcode;
         let Some(recovery) = self.recovery(target) else {
-            return match is_of_recovery(body) {
-                true => {
-                    self.remove_export(export, Eviction::Replay);
-                    Err(Errno::ENODEV)
-                }
-                false => Ok(Turn::Now),
+            return if is_of_recovery(body) {
+                self.remove_export(export, Eviction::Replay);
+                Err(Errno::ENODEV)
+            } else {
+                Ok(Turn::Now)
             };
         };
         let is_replay = body.transno != 0 && opcode != Opcode::OBD_PING;

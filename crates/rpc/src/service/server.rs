@@ -350,10 +350,7 @@ impl Server {
         if result.is_err() {
             self.partitions[pending.partition].stats.lost += 1;
         }
-        match is_early {
-            true => pending.has_early = false,
-            false => self.forget(id),
-        }
+        if is_early { pending.has_early = false } else { self.forget(id) }
     }
 }
 

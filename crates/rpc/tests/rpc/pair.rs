@@ -234,14 +234,18 @@ impl Pair {
         let now = self.now;
         let breaks = self.resets > 0 && self.rng.one_in(self.resets);
         match step {
-            Step::Write { at_server, request } if breaks => match at_server {
-                true => self.server.fail(now, &request),
-                false => self.client.fail(now, &request),
-            },
+            Step::Write { at_server, request } if breaks => {
+                if at_server {
+                    self.server.fail(now, &request)
+                } else {
+                    self.client.fail(now, &request)
+                }
+            }
             Step::Write { at_server, request } => {
-                let bytes = match at_server {
-                    true => self.server.write(now, &request),
-                    false => self.client.write(now, &request),
+                let bytes = if at_server {
+                    self.server.write(now, &request)
+                } else {
+                    self.client.write(now, &request)
                 };
                 let is_muted = self.mute.is_some_and(|mute| mute(&request));
                 if is_muted || self.loss > 0 && self.rng.one_in(self.loss) {

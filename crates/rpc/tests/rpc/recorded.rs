@@ -251,10 +251,7 @@ impl Playback {
             .map(|part| (part.from_server, part.match_bits, part.bytes.len() as u64))
             .collect();
         recorded.sort_unstable();
-        let direction = match recorded[0].0 {
-            true => Direction::ToClient,
-            false => Direction::ToServer,
-        };
+        let direction = if recorded[0].0 { Direction::ToClient } else { Direction::ToServer };
         let len = recorded.iter().map(|(_, _, len)| len).sum();
         let objects = request.message.get(&IO_OBJECTS).unwrap().map(|objects| objects.0);
         let ranges = request.message.get(&NIOBUFS).unwrap().map(|ranges| ranges.0);

@@ -147,9 +147,10 @@ impl Console {
         if let State::Active(session) = &self.state {
             return Err(format!("the console has the session {}", session.name));
         }
-        match self.transactions.is_empty() && self.answers.is_empty() {
-            true => Ok(()),
-            false => Err(format!("the console has transactions: {:?}", self.transactions)),
+        if self.transactions.is_empty() && self.answers.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("the console has transactions: {:?}", self.transactions))
         }
     }
 

@@ -131,9 +131,10 @@ impl Nodes {
         if links != counted {
             return Err(format!("groups have {links:?} but nodes say {counted:?}"));
         }
-        match self.by_nid.len() == self.all.len() {
-            true => Ok(()),
-            false => Err("a node is known by no NID or by two".to_owned()),
+        if self.by_nid.len() == self.all.len() {
+            Ok(())
+        } else {
+            Err("a node is known by no NID or by two".to_owned())
         }
     }
 }

@@ -225,9 +225,10 @@ impl Transaction {
     pub(super) fn check(&self) -> Result<(), String> {
         let in_flight = self.parts.iter().filter(|part| part.flight.is_some()).count();
         let open = self.parts[..self.barrier].iter().filter(|part| part.result.is_none()).count();
-        match in_flight == self.in_flight && open == in_flight + self.queue.len() && open > 0 {
-            true => Ok(()),
-            false => Err(format!("{open} parts are open and {in_flight} in flight in {self:?}")),
+        if in_flight == self.in_flight && open == in_flight + self.queue.len() && open > 0 {
+            Ok(())
+        } else {
+            Err(format!("{open} parts are open and {in_flight} in flight in {self:?}"))
         }
     }
 

@@ -215,12 +215,11 @@ impl Wire {
                 break;
             };
             self.now = self.now.max(next);
-            match event == Some(next) {
-                true => {
-                    let (_, event) = self.events.pop_first().unwrap();
-                    self.happen(event);
-                }
-                false => self.time_passes(),
+            if event == Some(next) {
+                let (_, event) = self.events.pop_first().unwrap();
+                self.happen(event);
+            } else {
+                self.time_passes()
             }
         }
         self.now = end;

@@ -31,7 +31,7 @@ pub(super) enum Wait {
 }
 
 /// How often an open waits for a change of the OSTs.
-const PATIENCE: u32 = 4;
+const MOST_TRIES: u32 = 4;
 
 impl<M: Memory> MdtTarget<M> {
     /// Executes an enqueue.
@@ -113,9 +113,10 @@ impl<M: Memory> MdtTarget<M> {
             let done = this.mdt.getattr_intent(&this.call(&asked), child);
             this.with_data(&asked, done, bits)
         };
-        let (done, has_data) = match bits.has(InodeBits::DOM) {
-            true => context.run(execute).await?,
-            false => self.on_keys(&context, execute).await?,
+        let (done, has_data) = if bits.has(InodeBits::DOM) {
+            context.run(execute).await?
+        } else {
+            self.on_keys(&context, execute).await?
         };
         if wait == Wait::Never && has_other_names(&done) {
             return Err(Errno::EAGAIN);
@@ -179,9 +180,10 @@ impl<M: Memory> MdtTarget<M> {
         if found.is_none() && creates {
             entries = Some(context.lock(locks::entries(parent)).await?);
         }
-        let child = match is_replay && found.is_none_or(|target| !target.needs_layout) {
-            true => None,
-            false => lock_target(&context, found, &create).await?,
+        let child = if is_replay && found.is_none_or(|target| !target.needs_layout) {
+            None
+        } else {
+            lock_target(&context, found, &create).await?
         };
         let (this, asked) = (self.clone(), request.clone());
         let bits = child.as_ref().map_or(InodeBits::NONE, |(lock, _)| lock.bits());
@@ -233,20 +235,21 @@ impl<M: Memory> MdtTarget<M> {
         reads_data: bool,
         execute: impl Fn() -> Done + Clone + Send + 'static,
     ) -> Result<Done, Errno> {
-        let mut patience = PATIENCE;
+        let mut tries_left = MOST_TRIES;
         loop {
             let execute = execute.clone();
-            let done = match reads_data {
-                true => context.run(execute).await?,
-                false => self.on_keys(context, execute).await?,
+            let done = if reads_data {
+                context.run(execute).await?
+            } else {
+                self.on_keys(context, execute).await?
             };
             match done.result {
-                Err(Errno::EAGAIN) if patience > 0 => self.osts.changed().await,
+                Err(Errno::EAGAIN) if tries_left > 0 => self.osts.changed().await,
                 // The client tries again.
                 Err(Errno::EAGAIN) => return Ok(Done { result: Err(Errno::EINPROGRESS), ..done }),
                 _ => return Ok(done),
             }
-            patience -= 1;
+            tries_left -= 1;
         }
     }
 
@@ -266,9 +269,10 @@ impl<M: Memory> MdtTarget<M> {
             let answer = context.enqueue(&request, Outcome::Executed(executed)).await?;
             let is_granted = answer.reply.lock.granted != LockMode::default();
             let done = self.on_keys(&context, execute).await?;
-            let reply = match is_granted && done.result.is_ok() {
-                true => done.reply,
-                false => Message::reply(request.message.format(), answer.status),
+            let reply = if is_granted && done.result.is_ok() {
+                done.reply
+            } else {
+                Message::reply(request.message.format(), answer.status)
             };
             return Ok(Answer::Reply(locked(reply, &answer)));
         }

@@ -68,9 +68,10 @@ fn of_resource(
 pub(super) fn of_request(message: &Message<'_>) -> Vec<LockWanted> {
     if let Ok(Some(FiemapKey { object, .. })) = message.get(&FIEMAP_KEY) {
         let is_locked = object.valid.has(Valid::FLFLAGS);
-        return match is_locked && object.flags.flags.has(ObdoFlags::SRVLOCK) {
-            true => vec![data(object.id.resource(), LockMode::PR, WHOLE)],
-            false => vec![],
+        return if is_locked && object.flags.flags.has(ObdoFlags::SRVLOCK) {
+            vec![data(object.id.resource(), LockMode::PR, WHOLE)]
+        } else {
+            vec![]
         };
     }
     let Ok(Some(body)) = message.get(&MDT_BODY) else { return vec![] };
@@ -105,9 +106,10 @@ pub(super) fn of_close(message: &Message<'_>, data: &CloseData) -> Vec<LockWante
     let Ok(Reint { head, change: ReintChange::SetAttr(asked) }) = message.require(&REINT) else {
         return vec![];
     };
-    match asked.bias.has(Bias::CLOSE_LAYOUT_SWAP) && head.fid != data.fid {
-        true => of_swap([head.fid, data.fid]).into(),
-        false => vec![],
+    if asked.bias.has(Bias::CLOSE_LAYOUT_SWAP) && head.fid != data.fid {
+        of_swap([head.fid, data.fid]).into()
+    } else {
+        vec![]
     }
 }
 

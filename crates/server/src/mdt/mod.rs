@@ -95,9 +95,10 @@ impl<M: Memory> MdtTarget<M> {
         let (this, asked) = (self.clone(), request.clone());
         let format = request.message.format();
         let execute = move || this.mdt.execute(&this.call(&asked));
-        let answer = match ON_KEYS.contains(&request.message.body.opcode) {
-            true => self.on_keys(&context, execute).await?,
-            false => context.run(execute).await?,
+        let answer = if ON_KEYS.contains(&request.message.body.opcode) {
+            self.on_keys(&context, execute).await?
+        } else {
+            context.run(execute).await?
         };
         if let Some(CloseData { lease, .. }) = close_data {
             // Its client has given it up with the close. Who waits for the file goes on.
@@ -117,9 +118,10 @@ impl<M: Memory> MdtTarget<M> {
         if let Some(resource) = answer.gone {
             self.discard(&context, &request, resource).await;
         }
-        Ok(match answer.reply.body.transno == 0 || held.is_empty() {
-            true => Answer::Reply(answer.reply),
-            false => Answer::Difficult(answer.reply, held),
+        Ok(if answer.reply.body.transno == 0 || held.is_empty() {
+            Answer::Reply(answer.reply)
+        } else {
+            Answer::Difficult(answer.reply, held)
         })
     }
 
@@ -129,9 +131,10 @@ impl<M: Memory> MdtTarget<M> {
         context: &Context,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Errno> {
-        match self.store.is_changing_data() {
-            true => context.run(work).await,
-            false => context.run_on_keys(&self.store, work).await,
+        if self.store.is_changing_data() {
+            context.run(work).await
+        } else {
+            context.run_on_keys(&self.store, work).await
         }
     }
 
@@ -143,14 +146,13 @@ impl<M: Memory> MdtTarget<M> {
     ) -> Result<Answer, Errno> {
         let body = request.message.get(&OST_BODY).ok().flatten().unwrap_or_default();
         let is_locked = body.valid.has(Valid::FLFLAGS) && body.flags.flags.has(ObdoFlags::SRVLOCK);
-        let lock = match is_locked {
-            true => {
-                let reads = request.message.body.opcode == Opcode::OST_SEEK;
-                let mode = if reads { LockMode::PR } else { LockMode::PW };
-                let wanted = locks::data(body.id.resource(), mode, locks::WHOLE);
-                Some(context.lock(wanted).await?)
-            }
-            false => None,
+        let lock = if is_locked {
+            let reads = request.message.body.opcode == Opcode::OST_SEEK;
+            let mode = if reads { LockMode::PR } else { LockMode::PW };
+            let wanted = locks::data(body.id.resource(), mode, locks::WHOLE);
+            Some(context.lock(wanted).await?)
+        } else {
+            None
         };
         let (this, asked) = (self.clone(), request.clone());
         let done = context.run(move || this.mdt.execute(&this.call(&asked))).await??;
@@ -167,10 +169,7 @@ impl<M: Memory> MdtTarget<M> {
             // The lock ends at once. If there is none, the target ends.
             drop(all.lock(locks::discard(resource)).await);
         };
-        match self.mdt.discards_later(request.export) {
-            true => context.spawn(discard),
-            false => discard.await,
-        }
+        if self.mdt.discards_later(request.export) { context.spawn(discard) } else { discard.await }
     }
 
     /// Executes READPAGE.

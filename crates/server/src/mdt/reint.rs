@@ -53,9 +53,10 @@ impl<M: Memory> MdtTarget<M> {
         if let Some(resource) = answer.gone {
             self.discard(&context, &request, resource).await;
         }
-        Ok(match answer.reply.body.transno == 0 || until_known.is_empty() {
-            true => Answer::Reply(answer.reply),
-            false => Answer::Difficult(answer.reply, until_known),
+        Ok(if answer.reply.body.transno == 0 || until_known.is_empty() {
+            Answer::Reply(answer.reply)
+        } else {
+            Answer::Difficult(answer.reply, until_known)
         })
     }
 
@@ -164,9 +165,10 @@ impl<M: Memory> MdtTarget<M> {
         children.sort_unstable_by_key(|child| (!child.is_directory(), child.fid));
         children.dedup();
         for child in children {
-            let parts = match Some(child) == moved {
-                true => InodeBits::LOOKUP | InodeBits::XATTR,
-                false => InodeBits::LOOKUP | InodeBits::UPDATE,
+            let parts = if Some(child) == moved {
+                InodeBits::LOOKUP | InodeBits::XATTR
+            } else {
+                InodeBits::LOOKUP | InodeBits::UPDATE
             };
             let wanted = locks::bits(child.fid, LockMode::EX, parts);
             held.until_known.push(context.lock(wanted).await?);
@@ -189,9 +191,10 @@ impl<M: Memory> MdtTarget<M> {
             held.during.push(context.lock(moving).await?);
             let this = self.clone();
             let order = self.on_keys(context, move || {
-                Ok::<_, Errno>(match this.mdt.is_above(source, target)? {
-                    true => true,
-                    false => !this.mdt.is_above(target, source)? && source < target,
+                Ok::<_, Errno>(if this.mdt.is_above(source, target)? {
+                    true
+                } else {
+                    !this.mdt.is_above(target, source)? && source < target
                 })
             });
             if !order.await?? {

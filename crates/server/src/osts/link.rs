@@ -36,7 +36,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// When an OST that recovers is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the OST is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How many things to do are sent at once.
 const TASKS_MAX: usize = 256;
 /// The room for a reply.
@@ -188,7 +188,7 @@ impl Link {
 
     /// Works with a connected OST until the thread is to end.
     fn serve(&self, ost: &Ost, stopping: &Stopping, name: &str) -> Result<(), Failure> {
-        let options = SessionOptions { interface: None, port: self.port, timeout: PATIENCE };
+        let options = SessionOptions { interface: None, port: self.port, timeout: TIMEOUT };
         let mut session = Session::on(&self.node, &self.nids, options)?;
         stopping.watch(&session);
         let import = session.connect_with(self.uuid(), &self.target, self.requested())?;
@@ -196,13 +196,10 @@ impl Link {
         let (mut cleaned, mut reported) = (0, 0);
         let mut asked: Option<Instant> = None;
         loop {
-            session.renew(PATIENCE);
+            session.renew(TIMEOUT);
             // Clients of the MDT say first which objects they have. The OST does not wait for that.
             if self.mdt.recovers() {
-                match ost.pause(PAUSE) {
-                    true => continue,
-                    false => return Ok(()),
-                }
+                if ost.pause(PAUSE) { continue } else { return Ok(()) }
             }
             let seen = session.connections(import);
             let is_due = asked.is_none_or(|at| at.elapsed() >= PERIOD);

@@ -289,9 +289,10 @@ impl Objects for Osts {
         // With a little less than was wanted a file is still useful. Spec: mdt-ost §11.5.
         // With other OSTs than the wanted ones it is not.
         let needed = if plan.osts.is_empty() { (count * 3).div_ceil(4) } else { count };
-        match taken.len() >= needed && !taken.is_empty() {
-            true => return Ok(taken),
-            false => self.give_back(&taken),
+        if taken.len() >= needed && !taken.is_empty() {
+            return Ok(taken);
+        } else {
+            self.give_back(&taken)
         }
         Err(match () {
             () if is_late => Errno::EAGAIN,

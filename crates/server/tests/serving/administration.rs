@@ -15,7 +15,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::TargetKind;
 use fulmar_server::{PoolChange, TargetLabel, TargetName};
 
-use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
+use crate::rig::{Scratch, TIMEOUT, ask, node, serve, session};
 
 /// Asks for the lock of those who have read a log. Returns whether it is granted at once.
 fn lock(session: &Session, mgs: ImportId, (log, kind): (&str, ConfigLock), handle: u64) -> bool {
@@ -45,7 +45,7 @@ fn readers_of_a_changed_configuration_are_called_back() {
     let mgs = known.connect_mgs(&address).unwrap();
     let begun = Instant::now();
     while administration.pools("lv").is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the MDT does not register");
+        assert!(begun.elapsed() < TIMEOUT, "the MDT does not register");
         std::thread::sleep(Duration::from_millis(50));
     }
     let mut handle = 0x100;
@@ -54,9 +54,10 @@ fn readers_of_a_changed_configuration_are_called_back() {
         (("lv-client", ConfigLock::CONFIG), "lv.sys.timeout=40"),
     ] {
         assert!(lock(&known, mgs, log, handle));
-        match change.starts_with("lv.") {
-            true => administration.set_parameter(change, false).unwrap(),
-            false => administration.set_parameter_of_all(change, false).unwrap(),
+        if change.starts_with("lv.") {
+            administration.set_parameter(change, false).unwrap()
+        } else {
+            administration.set_parameter_of_all(change, false).unwrap()
         }
         // The service waits until those who have the lock have given it back: nobody else gets it before.
         let begun = Instant::now();
@@ -65,7 +66,7 @@ fn readers_of_a_changed_configuration_are_called_back() {
             if !lock(&known, mgs, log, handle) {
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "nobody is called back about {change}");
+            assert!(begun.elapsed() < TIMEOUT, "nobody is called back about {change}");
         }
         handle += 1;
     }

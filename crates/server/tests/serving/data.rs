@@ -28,7 +28,7 @@ use fulmar_server::TargetLabel;
 use crate::layout::{create, lock_request, wanted};
 use crate::mdt::{close, name, new_fid, record, root};
 use crate::ost::object;
-use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
+use crate::rig::{Scratch, TIMEOUT, ask, node, serve, session};
 
 const MIB: u64 = 1 << 20;
 const DATA: &[u8] = b"what was written";
@@ -51,7 +51,7 @@ fn connect(session: &mut Session, address: &Address) -> ImportId {
             Ok(found) if !found.mdts.is_empty() => {
                 return session.connect_as(Default::default(), &found.mdts[0]).unwrap();
             }
-            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            other => assert!(begun.elapsed() < TIMEOUT, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }

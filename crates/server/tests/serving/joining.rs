@@ -31,7 +31,7 @@ use fulmar_socklnd::AcceptMode;
 use fulmar_trace::rpc::{Calls, Rpc};
 
 use crate::recorded::items;
-use crate::rig::{PATIENCE, Scratch, session_at};
+use crate::rig::{Scratch, TIMEOUT, session_at};
 
 /// Other tests do not use this port.
 const PORT: u16 = 9973;
@@ -204,7 +204,7 @@ fn an_ost_of_ours_joins_recorded_servers() {
         asked.iter().any(|one| one.body.opcode == Opcode::MGS_CONFIG_READ)
     };
     while !has_read(&asked.lock().unwrap()) {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", asked.lock().unwrap());
+        assert!(begun.elapsed() < TIMEOUT, "{:?}", asked.lock().unwrap());
         std::thread::sleep(Duration::from_millis(20));
     }
     check_requests(&asked.lock().unwrap(), &recorded);

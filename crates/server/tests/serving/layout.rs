@@ -28,7 +28,7 @@ use fulmar_rpc::import::TargetKind;
 use fulmar_server::{Label, TargetLabel};
 
 use crate::mdt::{close, name, new_fid, record, root, size};
-use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
+use crate::rig::{Scratch, TIMEOUT, ask, node, serve, session};
 
 const MIB: u64 = 1 << 20;
 const ANY: u16 = 0xffff;
@@ -134,7 +134,7 @@ fn connect(session: &mut Session, address: &Address) -> (ImportId, Vec<ImportId>
     let Configuration { mdts, osts, .. } = loop {
         match session.file_system(mgs, address) {
             Ok(found) if found.osts.len() == 2 && !found.mdts.is_empty() => break found,
-            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            other => assert!(begun.elapsed() < TIMEOUT, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     };
@@ -156,7 +156,7 @@ fn create_on_both(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> 
                 close(session, mdt, (child, handle));
                 return lock;
             }
-            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            other => assert!(begun.elapsed() < TIMEOUT, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -228,7 +228,7 @@ fn components_get_objects_when_they_are_written_and_lose_them_with_the_file() {
     unlink(&known, mdt, (parent, child, "file"), lock);
     let begun = Instant::now();
     while objects(&whole).into_iter().any(exists) {
-        assert!(begun.elapsed() < PATIENCE, "objects of a removed file stay");
+        assert!(begun.elapsed() < TIMEOUT, "objects of a removed file stay");
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(known);

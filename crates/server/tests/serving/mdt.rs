@@ -27,7 +27,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
 
 use crate::ost::object;
-use crate::rig::{PATIENCE, Scratch, ask, file_system, node, serve, session};
+use crate::rig::{Scratch, TIMEOUT, ask, file_system, node, serve, session};
 
 /// Waits until the file system has an MDT and an OST, and connects to both.
 pub(crate) fn connect(session: &mut Session, address: &Address) -> (ImportId, ImportId) {
@@ -36,7 +36,7 @@ pub(crate) fn connect(session: &mut Session, address: &Address) -> (ImportId, Im
     let Configuration { mdts, osts, .. } = loop {
         match session.file_system(mgs, address) {
             Ok(found) if !found.osts.is_empty() && !found.mdts.is_empty() => break found,
-            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            other => assert!(begun.elapsed() < TIMEOUT, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     };
@@ -104,7 +104,7 @@ pub(crate) fn create(session: &Session, mdt: ImportId, parent: Fid, child: Fid) 
         if Status(answer.result2 as i32).errno() != Some(Errno::EINPROGRESS) {
             break (reply, answer);
         }
-        assert!(begun.elapsed() < PATIENCE, "there are no objects");
+        assert!(begun.elapsed() < TIMEOUT, "there are no objects");
         std::thread::sleep(Duration::from_millis(50));
     };
     let done = Disposition(answer.result1);
@@ -179,7 +179,7 @@ fn a_file_keeps_its_object_over_restarts_and_takes_it_along() {
     assert_eq!(lookup(&known, mdt, parent), Err(Errno::ENOENT));
     let begun = Instant::now();
     while size(&known, ost, made) != Err(Errno::ENOENT) {
-        assert!(begun.elapsed() < PATIENCE, "the object of a removed file stays");
+        assert!(begun.elapsed() < TIMEOUT, "the object of a removed file stays");
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(known);

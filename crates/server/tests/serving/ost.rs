@@ -17,7 +17,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::TargetKind;
 use fulmar_server::{Label, Serving, TargetLabel};
 
-use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
+use crate::rig::{Scratch, TIMEOUT, ask, node, serve, session};
 
 /// Waits until the OST has registered, and connects to it.
 fn connect(session: &mut Session, address: &Address) -> (Configuration, ImportId) {
@@ -26,7 +26,7 @@ fn connect(session: &mut Session, address: &Address) -> (Configuration, ImportId
     let file_system = loop {
         match session.file_system(mgs, address) {
             Ok(found) if !found.osts.is_empty() => break found,
-            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            other => assert!(begun.elapsed() < TIMEOUT, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     };

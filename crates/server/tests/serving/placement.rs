@@ -8,7 +8,7 @@ use fulmar_net::Runtime;
 use fulmar_rpc::import::TargetKind;
 use fulmar_server::{Label, Partners, Placement, TargetLabel};
 
-use crate::rig::{PATIENCE, Scratch, node, serve, session};
+use crate::rig::{Scratch, TIMEOUT, node, serve, session};
 
 #[test]
 fn clients_learn_of_the_nodes_that_may_run_a_target() {
@@ -45,7 +45,7 @@ fn clients_learn_of_the_nodes_that_may_run_a_target() {
     let found = loop {
         match known.file_system(mgs, &address) {
             Ok(found) if found.osts.len() == 3 && !found.mdts.is_empty() => break found,
-            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            other => assert!(begun.elapsed() < TIMEOUT, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     };

@@ -16,7 +16,7 @@ use fulmar_socklnd::AcceptMode;
 
 pub(crate) const PORT: u16 = 9971;
 /// Longer than anything takes that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A directory that is removed with the test.
 pub(crate) struct Scratch(pub(crate) PathBuf);
@@ -70,7 +70,7 @@ pub(crate) fn session(client: &Node, own: Nid) -> Session {
 
 /// The same where all nodes have another port.
 pub(crate) fn session_at(client: &Node, own: Nid, port: u16) -> Session {
-    let options = SessionOptions { interface: None, port, timeout: PATIENCE };
+    let options = SessionOptions { interface: None, port, timeout: TIMEOUT };
     Session::on(client, &[own], options).unwrap()
 }
 

@@ -12,7 +12,7 @@ use fulmar_rpc::import::{Request, TargetKind};
 use fulmar_server::{NodemapChange, Parameters, Property, TargetLabel, Unset};
 
 use crate::mdt::root;
-use crate::rig::{PATIENCE, Scratch, node, serve, session};
+use crate::rig::{Scratch, TIMEOUT, node, serve, session};
 
 fn value(parameters: &Parameters, name: &str) -> Option<String> {
     let all = parameters.all().into_iter();
@@ -23,7 +23,7 @@ fn value(parameters: &Parameters, name: &str) -> Option<String> {
 fn wait(parameters: &Parameters, name: &str, expected: &str) {
     let begun = Instant::now();
     while value(parameters, name).as_deref() != Some(expected) {
-        assert!(begun.elapsed() < PATIENCE, "{name} is {:?}", value(parameters, name));
+        assert!(begun.elapsed() < TIMEOUT, "{name} is {:?}", value(parameters, name));
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -44,7 +44,7 @@ fn targets_apply_what_an_administrator_sets_for_good() {
 
     let begun = Instant::now();
     while administration.pools("lv").is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the MDT does not register");
+        assert!(begun.elapsed() < TIMEOUT, "the MDT does not register");
         std::thread::sleep(Duration::from_millis(50));
     }
     for text in ["lv.mdt.root_squash=99:98", "lv.sys.at_max=300", "lv.sys.timeout=40"] {
@@ -95,7 +95,7 @@ fn targets_use_the_nodemaps_of_their_mgs() {
         if let Some(found) = found {
             break session.connect_as(Default::default(), &found).unwrap();
         }
-        assert!(begun.elapsed() < PATIENCE, "the MDT does not register");
+        assert!(begun.elapsed() < TIMEOUT, "the MDT does not register");
         std::thread::sleep(Duration::from_millis(50));
     };
     let top = root(&session, mdt);
@@ -108,7 +108,7 @@ fn targets_use_the_nodemaps_of_their_mgs() {
     let wait = |expected: Result<u32, Errno>| {
         let begun = Instant::now();
         while owner() != expected {
-            assert!(begun.elapsed() < PATIENCE, "the owner of the root is {:?}", owner());
+            assert!(begun.elapsed() < TIMEOUT, "the owner of the root is {:?}", owner());
             std::thread::sleep(Duration::from_millis(50));
         }
     };

@@ -60,9 +60,10 @@ impl Hostile {
         let Some(most) = self.time_to_serve.filter(|_| waits_for_nodes_only(operation)) else {
             return Ok(());
         };
-        let most = match self.is_routed && waits_behind_its_own(ledger, operation) {
-            true => most + GIVE_UP,
-            false => most,
+        let most = if self.is_routed && waits_behind_its_own(ledger, operation) {
+            most + GIVE_UP
+        } else {
+            most
         };
         let took = world.now().since(operation.started);
         require(took <= most, CHECKER, || {

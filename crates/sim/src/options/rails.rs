@@ -129,10 +129,8 @@ pub struct RailFaults {
 
 impl RailFaults {
     fn draw(rng: &mut Rng, routed: bool) -> Self {
-        let mut often = |max, possible| match possible && !rng.one_in(2) {
-            true => rng.between(1, max) as u32,
-            false => 0,
-        };
+        let mut often =
+            |max, possible| if possible && !rng.one_in(2) { rng.between(1, max) as u32 } else { 0 };
         Self {
             cuts: often(4, true),
             silent_cuts: often(3, true),
@@ -253,13 +251,13 @@ fn draw_chain(rng: &mut Rng) -> Rails {
 impl Mix {
     /// Returns the mix without one kind.
     fn without(&self, kind: Kind, rng: &mut Rng) -> Self {
-        let weights = self.weights.map(|(other, weight)| match other == kind {
-            true => (other, 0),
-            false => (other, weight),
-        });
-        match weights.iter().all(|(_, weight)| *weight == 0) {
-            true => Self::only(*pick(rng, &[Kind::Put, Kind::Get])),
-            false => Self { weights },
+        let weights = self
+            .weights
+            .map(|(other, weight)| if other == kind { (other, 0) } else { (other, weight) });
+        if weights.iter().all(|(_, weight)| *weight == 0) {
+            Self::only(*pick(rng, &[Kind::Put, Kind::Get]))
+        } else {
+            Self { weights }
         }
     }
 }

@@ -145,10 +145,7 @@ impl Sender {
     }
 
     fn write_buffer(&self) -> u64 {
-        match self.autotune {
-            true => autotune::send_buffer(self.buffer, self.window()),
-            false => self.buffer,
-        }
+        if self.autotune { autotune::send_buffer(self.buffer, self.window()) } else { self.buffer }
     }
 
     /// Returns the congestion window.
@@ -466,9 +463,10 @@ impl Sender {
     /// Returns how much later than two round trips a tail loss is probed. The acknowledgement of a
     /// single packet may be delayed.
     fn probe_later(&self) -> Duration {
-        match self.delayed_acks && self.flight.len() == 1 && self.in_flight <= self.segment {
-            true => ACK_LATER,
-            false => PROBE_LATER,
+        if self.delayed_acks && self.flight.len() == 1 && self.in_flight <= self.segment {
+            ACK_LATER
+        } else {
+            PROBE_LATER
         }
     }
 

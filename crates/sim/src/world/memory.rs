@@ -83,9 +83,10 @@ impl Memory {
 
     fn part(&mut self, span: Span) -> Result<&mut Buffer, String> {
         let buffer = self.live(span.buffer)?;
-        match span.offset + u64::from(span.len) <= u64::from(buffer.len) {
-            true => Ok(buffer),
-            false => Err(format!("{span:?} exceeds its buffer of {} bytes", buffer.len)),
+        if span.offset + u64::from(span.len) <= u64::from(buffer.len) {
+            Ok(buffer)
+        } else {
+            Err(format!("{span:?} exceeds its buffer of {} bytes", buffer.len))
         }
     }
 }
@@ -161,9 +162,10 @@ impl World {
     }
 
     fn global_name(&self, host: HostId, name: BufferId) -> BufferId {
-        match is_selftest(name) {
-            true => name_of(host, self.incarnation(host), name.0 & !SELFTEST),
-            false => name,
+        if is_selftest(name) {
+            name_of(host, self.incarnation(host), name.0 & !SELFTEST)
+        } else {
+            name
         }
     }
 

@@ -67,9 +67,10 @@ impl RouterBuffer {
     }
 
     fn require_room(&self, sink: Span) -> Result<(), String> {
-        match sink.offset + u64::from(sink.len) <= u64::from(self.len) {
-            true => Ok(()),
-            false => Err(format!("{sink:?} exceeds its buffer of {} bytes", self.len)),
+        if sink.offset + u64::from(sink.len) <= u64::from(self.len) {
+            Ok(())
+        } else {
+            Err(format!("{sink:?} exceeds its buffer of {} bytes", self.len))
         }
     }
 }

@@ -219,10 +219,7 @@ impl World {
         let found_room = burst.cut_to(room, tcp, &mut lane.carried.overflowed);
         let packets = tcp.packets(burst.left());
         let lost = if found_room { lane.lose(packets, &mut self.rng) } else { Vec::new() };
-        let mut out = match found_room {
-            true => lane.carry(front, tcp.on_wire(burst.left())),
-            false => front,
-        };
+        let mut out = if found_room { lane.carry(front, tcp.on_wire(burst.left())) } else { front };
         let survives = found_room && burst.lose(&lost, packets, tcp.segment());
         if burst.passed == 0 {
             let late = match burst.path.jitter.as_nanos() as u64 {
@@ -245,9 +242,10 @@ impl World {
         burst.passed += 1;
         burst.tail = out.tail;
         burst.ack.spread = out.tail.since(out.head);
-        match burst.passed < burst.path.forward.len() {
-            true => self.queue.push(out.head, ScheduledEvent::Hop(id)),
-            false => self.queue.push(out.tail, ScheduledEvent::Arrival(id)),
+        if burst.passed < burst.path.forward.len() {
+            self.queue.push(out.head, ScheduledEvent::Hop(id))
+        } else {
+            self.queue.push(out.tail, ScheduledEvent::Arrival(id))
         }
     }
 

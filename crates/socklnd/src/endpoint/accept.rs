@@ -113,9 +113,10 @@ impl Socklnd {
         }
         let (kind, source) = (hello.kind, hello.source.nid);
         let Some(kind) = kind.mirror().filter(|_| !source.is_any()) else {
-            let (field, got) = match source.is_any() {
-                true => ("hello.source", u64::MAX),
-                false => ("hello.kind", kind.0.into()),
+            let (field, got) = if source.is_any() {
+                ("hello.source", u64::MAX)
+            } else {
+                ("hello.kind", kind.0.into())
             };
             self.malformed(id, DecodeError::Range { field, got });
             return self.refuse(id, None);

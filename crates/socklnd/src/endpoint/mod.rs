@@ -369,7 +369,7 @@ impl Lnd for Socklnd {
         // LNet asks for each message that waits for a credit; one search in this time is enough.
         if self.timers.get(Timer::Waiting(nid)).is_none() {
             self.find_waiting(now, nid);
-            self.timers.set(Timer::Waiting(nid), now + waiting::PATIENCE);
+            self.timers.set(Timer::Waiting(nid), now + waiting::TIMEOUT);
         }
     }
 

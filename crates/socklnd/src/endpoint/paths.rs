@@ -70,10 +70,7 @@ impl Socklnd {
         self.notice(Notice::Link { ni, up });
         let keys = self.peers.range(PeerKey::first_of(ni)..).map(|(key, _)| *key);
         for key in keys.take_while(|key| key.ni == ni).collect::<Vec<_>>() {
-            match up {
-                true => self.link_up(now, key),
-                false => self.link_down(now, key),
-            }
+            if up { self.link_up(now, key) } else { self.link_down(now, key) }
         }
     }
 

@@ -13,7 +13,7 @@ impl Socklnd {
     /// Searches again, as long as there are messages that may have stopped to move.
     pub(super) fn handle_waiting_timer(&mut self, now: Time, nid: Nid) {
         if self.find_waiting(now, nid) {
-            self.timers.set(Timer::Waiting(nid), now + PATIENCE);
+            self.timers.set(Timer::Waiting(nid), now + TIMEOUT);
         }
     }
 
@@ -26,7 +26,7 @@ impl Socklnd {
             // Those of a slow connection were reported when it became slow, or when they were sent.
             let searched = open.key.ni == nid && open.slow_until <= now;
             let Some(since) = conn.tx.stalled_since().filter(|_| searched) else { continue };
-            if since + PATIENCE > now {
+            if since + TIMEOUT > now {
                 others = true;
                 continue;
             }
@@ -40,6 +40,6 @@ impl Socklnd {
 
 /// How long a socket accepts nothing before its messages count as waiting. On a link that is long
 /// and full it is about a round trip; then nothing is lost but an early credit.
-pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(20);
 /// How long a peer that did not read is assumed to do so again.
 const SLOW: Duration = Duration::from_secs(10);

@@ -49,9 +49,10 @@ fn groups(canvas: &mut Canvas, plot: Area, bars: &Bars, y: &Span) {
             let text = format_value(value, bars.unit);
             let size = (TEXT - 1.0).min((width + 6.0) / font::width(&text, 1.0, false));
             // The value goes into the bar if there is room, so that the baseline does not cross it.
-            let (y, colour) = match plot.bottom - top > size + 10.0 {
-                true => (top + size + 4.0, fill.readable()),
-                false => (top - 4.0, INK),
+            let (y, colour) = if plot.bottom - top > size + 10.0 {
+                (top + size + 4.0, fill.readable())
+            } else {
+                (top - 4.0, INK)
             };
             if size >= 7.0 {
                 let text = Text::new(text, (x + width / 2.0, y));

@@ -49,10 +49,8 @@ fn write_text(svg: &mut String, text: &Text) {
         Align::Right => "end",
     };
     let (x, y) = (number(text.at.0), number(text.at.1));
-    let turn = match text.upright {
-        true => format!(" transform=\"rotate(-90 {x} {y})\""),
-        false => String::new(),
-    };
+    let turn =
+        if text.upright { format!(" transform=\"rotate(-90 {x} {y})\"") } else { String::new() };
     let bold = if text.bold { " font-weight=\"bold\"" } else { "" };
     let _ = writeln!(
         svg,

@@ -80,15 +80,12 @@ impl<'a> Course<'a> {
     /// Runs for a time, and takes samples.
     fn pass(&mut self, time: Duration) -> Result<(), StudyError> {
         let begin = self.session.world.now();
-        let count = match time.is_zero() {
-            true => 0,
-            false => SAMPLES,
-        };
+        let count = if time.is_zero() { 0 } else { SAMPLES };
         for n in 1..=count {
             let (before, rpcs) = (self.session.world.now(), self.session.counts());
             let due = begin + time * n / SAMPLES;
             self.session
-                .until("the next sample", time + PATIENCE, |session| session.world.now() >= due)?;
+                .until("the next sample", time + TIMEOUT, |session| session.world.now() >= due)?;
             self.sample(before, &rpcs);
         }
         Ok(())
@@ -227,4 +224,4 @@ fn spec(work: Work) -> TestSpec {
 }
 
 /// How long a sample may be late.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

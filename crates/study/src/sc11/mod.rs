@@ -56,10 +56,8 @@ fn effort(key: &Key, closed: &Closed) -> Effort {
         Distance::Ocean => 12_000,
         Distance::BackToBack => 4_000,
     };
-    let least_rounds = match compare::queues(key, closed) {
-        true => 64,
-        false => (rpcs / key.units()).clamp(8, 24) as usize,
-    };
+    let least_rounds =
+        if compare::queues(key, closed) { 64 } else { (rpcs / key.units()).clamp(8, 24) as usize };
     Effort { least_rounds, most_rounds: 6 * least_rounds, latencies: false }
 }
 
@@ -72,9 +70,12 @@ pub fn run(progress: impl Fn(usize, usize) + Sync) -> Result<Study, StudyError> 
     let start = Instant::now();
     let mut keys: Vec<(Key, bool)> = grid::together().map(|key| (key, true)).to_vec();
     keys.extend(grid::points().into_iter().map(|key| (key, false)));
-    let one = |(key, together): &(Key, bool)| match together {
-        true => point(key, Scenario { begin: Begin::Together, ..key.scenario() }),
-        false => simulate(key),
+    let one = |(key, together): &(Key, bool)| {
+        if *together {
+            point(key, Scenario { begin: Begin::Together, ..key.scenario() })
+        } else {
+            simulate(key)
+        }
     };
     let results = on_all_cores(&keys, one, |done| progress(done, keys.len()));
     let mut together: Vec<Point> = results.into_iter().collect::<Result<_, _>>()?;

@@ -248,9 +248,10 @@ impl Data {
     ) -> Result<(), Failure> {
         let asked = transfer.asked;
         // What a client repeats was counted when it came first, and so was the rest of its body.
-        let said = match call.is_again() {
-            true => Obdo { valid: Valid(asked.valid.0 & !Valid::FLGRANT.0), ..asked },
-            false => asked,
+        let said = if call.is_again() {
+            Obdo { valid: Valid(asked.valid.0 & !Valid::FLGRANT.0), ..asked }
+        } else {
+            asked
         };
         let is_counted = asked.valid.has(Valid::FLFLAGS)
             && asked.flags.flags.has(ObdoFlags::RECOV_RESEND)

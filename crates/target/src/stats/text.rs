@@ -66,11 +66,10 @@ fn quoted(name: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".@-_:/".contains(byte);
     let mut text = String::new();
     for byte in name {
-        match is_plain(byte) {
-            true => text.push(char::from(*byte)),
-            false => {
-                let _ = write!(text, "\\x{byte:02X}");
-            }
+        if is_plain(byte) {
+            text.push(char::from(*byte))
+        } else {
+            let _ = write!(text, "\\x{byte:02X}");
         }
     }
     let begins_plain = name.first().is_some_and(|byte| !b"@-".contains(byte));

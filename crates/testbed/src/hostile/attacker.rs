@@ -97,9 +97,10 @@ impl Attacker {
     /// Returns one of the addresses that lead to the attacker.
     pub(super) fn address(&self, number: u64) -> IpAddr {
         let number = (number % IDENTITIES) as u16 + 1;
-        match self.target.is_large() {
-            false => Ipv4Addr::from(0x0a03_0000 | u32::from(number)).into(),
-            true => Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, number).into(),
+        if self.target.is_large() {
+            Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, number).into()
+        } else {
+            Ipv4Addr::from(0x0a03_0000 | u32::from(number)).into()
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) const HONEST: &str = "honest-10.1.0.3";
 /// The object whose lock an honest client and attackers want.
 pub(super) const CONTESTED: u64 = 1;
 /// How long a reply is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The difference of two XIDs.
 const XID_STEP: u64 = 128;
 
@@ -141,7 +141,7 @@ impl Peer {
         let xid = self.send(portal, message);
         attacker.tally.sent += 1;
         let begun = Instant::now();
-        while attacker.goes_on() && begun.elapsed() < PATIENCE && !self.line.is_closed() {
+        while attacker.goes_on() && begun.elapsed() < TIMEOUT && !self.line.is_closed() {
             self.turn(attacker);
             while let Some((bits, bytes)) = self.inbox.pop_front() {
                 // An early reply is smaller than a reply, and no end of the request.

@@ -131,9 +131,10 @@ impl Targets {
         client.statfs()?;
         let took = begun.elapsed();
         client.end()?;
-        match took > NEWCOMER_MAX {
-            true => Err(format!("a new client was served after {} s", took.as_secs())),
-            false => Ok(took.as_secs_f64()),
+        if took > NEWCOMER_MAX {
+            Err(format!("a new client was served after {} s", took.as_secs()))
+        } else {
+            Ok(took.as_secs_f64())
         }
     }
 

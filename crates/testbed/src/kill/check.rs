@@ -59,12 +59,13 @@ fn tree(known: &Known, found: &[(String, Fid)]) -> Result<(), String> {
         let names = tree.iter().map(|(name, file)| (name, file.fid));
         names.eq(found.iter().map(|(name, fid)| (name, *fid)))
     };
-    match later.clone().any(is_found) {
-        true => Ok(()),
-        false => Err(format!(
+    if later.clone().any(is_found) {
+        Ok(())
+    } else {
+        Err(format!(
             "it has {found:?}, which is none of {:?}; {told:#x} is on disk",
             later.collect::<Vec<_>>()
-        )),
+        ))
     }
 }
 

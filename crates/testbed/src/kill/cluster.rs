@@ -10,7 +10,7 @@ use fulmar_rpc::import::TargetKind;
 use fulmar_server::{Label, TargetLabel};
 
 /// How long a server may need to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Of its store, what has no data.
 const NO_DATA: [&str; 2] = ["reserve", "lock"];
 
@@ -92,7 +92,7 @@ impl Cluster {
         let notify = self.scratch.join(format!("{place}.notify"));
         let _ = std::fs::remove_file(&notify);
         let ready = UnixDatagram::bind(&notify).map_err(|error| error.to_string())?;
-        ready.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        ready.set_read_timeout(Some(TIMEOUT)).map_err(|error| error.to_string())?;
         let log = self.scratch.join(format!("{place}.log"));
         let server = &mut self.servers[place];
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log);

@@ -79,7 +79,7 @@ pub struct Report {
 const WORKERS: usize = 4;
 const OSTS: u16 = 2;
 /// How long anything may take that works.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 /// The pause before a kill, in milliseconds.
 const PAUSE: (u64, u64) = (20, 400);
 /// The last byte of the address of the workers' node. Those of the mounts follow.
@@ -249,7 +249,7 @@ impl<'a> Run<'a> {
         let before = self.progress();
         while !self.progress().iter().zip(&before).all(|(now, before)| now > before) {
             self.failed()?;
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 let states = self.workers.iter().map(|one| one.session.state(one.imports[place]));
                 let (states, now) = (states.collect::<Vec<_>>(), self.progress());
                 return Err(format!(
@@ -353,7 +353,7 @@ fn kind_of(place: usize) -> TargetKind {
 fn mount(node: &Node, cluster: &Cluster, net: Net, number: u8) -> Result<FileSystem, String> {
     let own: Nid =
         format!("127.0.{}.{}@tcp", net.third, HOST + number).parse().map_err(|_| "no NID")?;
-    let options = SessionOptions { interface: None, port: net.port, timeout: PATIENCE };
+    let options = SessionOptions { interface: None, port: net.port, timeout: TIMEOUT };
     let client = ClientNode::on(node, &[own], options).map_err(|error| error.to_string())?;
     let mounted = wait(client.mount(&cluster.address, MountOptions::default()));
     mounted.map_err(|error| error.to_string())
@@ -372,7 +372,7 @@ fn join(node: &Node, cluster: &Cluster, net: Net, number: usize) -> Result<Worke
             Ok(found) if found.osts.len() == usize::from(OSTS) && !found.mdts.is_empty() => {
                 break found;
             }
-            other if begun.elapsed() > PATIENCE => {
+            other if begun.elapsed() > TIMEOUT => {
                 return Err(format!("no file system: {other:?}"));
             }
             _ => std::thread::sleep(Duration::from_millis(50)),
@@ -399,7 +399,7 @@ fn join(node: &Node, cluster: &Cluster, net: Net, number: usize) -> Result<Worke
         match requests::create_with_object(&session, imports[0], place) {
             Ok(object) => objects.push(object),
             // The MDT has not met all OSTs yet.
-            Err(Errno::EINPROGRESS) if begun.elapsed() < PATIENCE => {
+            Err(Errno::EINPROGRESS) if begun.elapsed() < TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(50));
             }
             Err(errno) => return Err(say(errno)),

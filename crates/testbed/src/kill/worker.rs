@@ -17,7 +17,7 @@ use fulmar_rpc::import::Request;
 use super::requests;
 
 /// The longest recovery of a target, with everything that a slow machine adds.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 /// What a write to a connection gets that its peer has closed.
 const BROKEN_PIPE: Errno = Errno(32);
 /// The names that a worker uses.
@@ -117,7 +117,7 @@ impl Worker {
                     | BROKEN_PIPE
                     | Errno::EAGAIN
                     | Errno::EBUSY,
-                ) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(10)),
+                ) if begun.elapsed() < TIMEOUT => std::thread::sleep(Duration::from_millis(10)),
                 reply => break reply,
             }
         };
@@ -193,12 +193,11 @@ impl Worker {
         };
         let server = ost + 1;
         let failed = |what: &str, errno: Errno| format!("{what} {fid} on OST {ost}: {errno}");
-        let lock = match rng.one_in(4) {
-            true => {
-                let reply = self.ask(server, requests::lock(fid, rng.u64() | 1));
-                Some(requests::lock_of(&*reply.map_err(|errno| failed("lock", errno))?))
-            }
-            false => None,
+        let lock = if rng.one_in(4) {
+            let reply = self.ask(server, requests::lock(fid, rng.u64() | 1));
+            Some(requests::lock_of(&*reply.map_err(|errno| failed("lock", errno))?))
+        } else {
+            None
         };
         let reply = self.ask(server, requests::write(fid, &stamped(version)));
         let reply = reply.map_err(|errno| failed("write", errno))?;

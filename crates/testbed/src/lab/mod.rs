@@ -125,9 +125,10 @@ pub fn binaries() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| format!("no path: {error}"))?;
     let directory = program.parent().unwrap_or(Path::new("."));
     // Test programs are one level below the binaries.
-    let directory = match directory.ends_with("deps") {
-        true => directory.parent().unwrap_or(directory),
-        false => directory,
+    let directory = if directory.ends_with("deps") {
+        directory.parent().unwrap_or(directory)
+    } else {
+        directory
     };
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => String::new(),

@@ -117,10 +117,7 @@ impl TargetOptions {
     }
 
     fn printed(&self, name: &'static str, target: Arc<dyn Target>) -> Arc<dyn Target> {
-        match self.prints_requests {
-            true => Arc::new(Printed { name, target }),
-            false => target,
-        }
+        if self.prints_requests { Arc::new(Printed { name, target }) } else { target }
     }
 }
 

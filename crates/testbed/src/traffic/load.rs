@@ -181,12 +181,11 @@ impl Window {
         if !place.put {
             return Next::Get(Get { offset: place.offset, ..target.get() });
         }
-        let header_data = match place.doubtful.load(Ordering::Relaxed) {
-            true => UNCHECKED,
-            false => {
-                place.checker.stamp(&place.buffer, 0, header_data);
-                header_data
-            }
+        let header_data = if place.doubtful.load(Ordering::Relaxed) {
+            UNCHECKED
+        } else {
+            place.checker.stamp(&place.buffer, 0, header_data);
+            header_data
         };
         Next::Put(Put { offset: place.offset, header_data, ..target.put() })
     }

@@ -215,9 +215,10 @@ impl Facts {
         let (senders, credits) = (count(senders, "sender"), count(credits, "router credit"));
         terms.push(self.held(Bound::RouterCredits, all, &format!("{senders} x {who} x {credits}")));
         let (buffers, all) = (self.usable_buffers(routers), routers.large_buffers.max(1));
-        let text = match buffers == u64::from(all) {
-            true => format!("{who} x {}", count(all, "buffer")),
-            false => format!("{who} x {} of {all}", count(buffers, "buffer")),
+        let text = if buffers == u64::from(all) {
+            format!("{who} x {}", count(all, "buffer"))
+        } else {
+            format!("{who} x {} of {all}", count(buffers, "buffer"))
         };
         let buffers = f64::from(number) * buffers as f64;
         terms.push(self.held(Bound::RouterBuffers, buffers, &text));

@@ -40,12 +40,10 @@ impl<'a> Client<'a> {
     ) -> Result<Self, String> {
         let is_mount = mounts && check_mounts().is_ok();
         let connected = || -> Result<Self, String> {
-            let access = match is_mount {
-                true => Access::Mount(sites.mount(namespace, address, Some(settings))?),
-                false => Access::Library(
-                    address.to_owned(),
-                    sites.runner().write_settings("cp", settings)?,
-                ),
+            let access = if is_mount {
+                Access::Mount(sites.mount(namespace, address, Some(settings))?)
+            } else {
+                Access::Library(address.to_owned(), sites.runner().write_settings("cp", settings)?)
             };
             let client = Self { sites, namespace: namespace.clone(), access };
             if !is_mount {

@@ -57,9 +57,10 @@ pub(super) fn compare(original: &Path, copy: &Path) -> Result<(), String> {
         entries += 1;
         let below = path.strip_prefix(original).expect("it is in the tree");
         let other = copy.join(below);
-        let is_same = match path.is_file() {
-            true => fs::read(path).ok() == fs::read(&other).ok(),
-            false => other.is_dir(),
+        let is_same = if path.is_file() {
+            fs::read(path).ok() == fs::read(&other).ok()
+        } else {
+            other.is_dir()
         };
         if is_same { Ok(()) } else { Err(format!("{} differs", other.display())) }
     })?;
@@ -68,9 +69,10 @@ pub(super) fn compare(original: &Path, copy: &Path) -> Result<(), String> {
         copied += 1;
         Ok(())
     })?;
-    match copied == entries {
-        true => Ok(()),
-        false => Err(format!("{} has {copied} entries, not {entries}", copy.display())),
+    if copied == entries {
+        Ok(())
+    } else {
+        Err(format!("{} has {copied} entries, not {entries}", copy.display()))
     }
 }
 

@@ -223,9 +223,10 @@ fn bar(options: &Options, title: &str, length: Duration) -> ProgressBar {
 
 fn rate(work: Work, done: u64, elapsed: Duration) -> String {
     let rate = done as f64 / elapsed.as_secs_f64();
-    match work.len > SMALL_MAX {
-        true => format!("{} MB/s", significant(rate * work.len as f64 / 1e6, 3)),
-        false => format!("{} messages/s", grouped(rate as u64)),
+    if work.len > SMALL_MAX {
+        format!("{} MB/s", significant(rate * work.len as f64 / 1e6, 3))
+    } else {
+        format!("{} messages/s", grouped(rate as u64))
     }
 }
 

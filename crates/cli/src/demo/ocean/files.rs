@@ -188,9 +188,10 @@ pub fn check_mounts() -> Result<(), String> {
         let found = Command::new(program).arg("--version").output();
         found.map(drop).map_err(|error| format!("cannot run {program}: {error}"))
     };
-    match Path::new("/dev/fuse").exists() {
-        true => finds("nsenter"),
-        false => Err("there is no /dev/fuse".to_owned()),
+    if Path::new("/dev/fuse").exists() {
+        finds("nsenter")
+    } else {
+        Err("there is no /dev/fuse".to_owned())
     }
 }
 

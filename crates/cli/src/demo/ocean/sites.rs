@@ -73,9 +73,10 @@ impl Sites {
     }
 
     fn make(runner: Runner, ocean: Ocean) -> Result<Self, String> {
-        let (names, behind) = match ocean.routed {
-            true => (["router-a", "router-b"], Some(["a", "b"])),
-            false => (["a", "b"], None),
+        let (names, behind) = if ocean.routed {
+            (["router-a", "router-b"], Some(["a", "b"]))
+        } else {
+            (["a", "b"], None)
         };
         let make = |[a, b]: [&str; 2]| -> Result<[Arc<Namespace>; 2], String> {
             Ok([runner.namespace(a)?, runner.namespace(b)?])

@@ -74,9 +74,10 @@ pub(super) fn equal<T: PartialEq<U> + Debug, U: Debug>(
     found: T,
     expected: U,
 ) -> Result<(), Wrong> {
-    match found == expected {
-        true => Ok(()),
-        false => failed(format!("{what}: {found:?}, but {expected:?} is expected")),
+    if found == expected {
+        Ok(())
+    } else {
+        failed(format!("{what}: {found:?}, but {expected:?} is expected"))
     }
 }
 

@@ -37,9 +37,10 @@ pub(super) fn layouts(site: &Site) -> Outcome {
         same(name, &fs::read(at.two.join(name)).at("reading it by the other")?, &data)?;
         described(&at.two.join(name), name)?;
     }
-    match refused.is_empty() {
-        true => Ok(format!("{} layouts of {LEN} bytes", LAYOUTS.len())),
-        false => failed(refused.join("; ")),
+    if refused.is_empty() {
+        Ok(format!("{} layouts of {LEN} bytes", LAYOUTS.len()))
+    } else {
+        failed(refused.join("; "))
     }
 }
 

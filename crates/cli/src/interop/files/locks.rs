@@ -13,7 +13,7 @@ use super::check::{At, Outcome, Site, Wrong, failed, refused};
 type Lock = fn(&File, FlockOperation) -> rustix::io::Result<()>;
 
 /// How long a lock that is free may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn flock(site: &Site) -> Outcome {
     exclude(site, "flock", |file, how| rustix::fs::flock(file, how))
@@ -56,7 +56,7 @@ fn exclude(site: &Site, name: &str, lock: Lock) -> Outcome {
         return failed("who waits got it although another has it");
     }
     drop(one);
-    if receiver.recv_timeout(PATIENCE).is_err() {
+    if receiver.recv_timeout(TIMEOUT).is_err() {
         return failed("who waits did not get it when it was free");
     }
     let two = waiting.join().unwrap_or_else(|_| failed("it panicked"))?;

@@ -52,11 +52,10 @@ const CHECKS: [(&str, Check); 27] = [
 
 /// Parses a part of the title of a check.
 pub(super) fn title(part: &str) -> Result<String, String> {
-    match CHECKS.iter().any(|(title, _)| title.contains(part)) {
-        true => Ok(part.to_owned()),
-        false => {
-            let titles = CHECKS.map(|(title, _)| title);
-            Err(format!("no check is called so; there are: {}", titles.join(", ")))
-        }
+    if CHECKS.iter().any(|(title, _)| title.contains(part)) {
+        Ok(part.to_owned())
+    } else {
+        let titles = CHECKS.map(|(title, _)| title);
+        Err(format!("no check is called so; there are: {}", titles.join(", ")))
     }
 }

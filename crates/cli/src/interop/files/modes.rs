@@ -28,9 +28,10 @@ fn mode(path: &Path) -> Result<u32, Wrong> {
 
 /// Only the superuser changes owners, and acts as another user.
 fn needs_root() -> Result<(), Wrong> {
-    match rustix::process::geteuid().is_root() {
-        true => Ok(()),
-        false => Err(Wrong::NotRun("it needs root".to_owned())),
+    if rustix::process::geteuid().is_root() {
+        Ok(())
+    } else {
+        Err(Wrong::NotRun("it needs root".to_owned()))
     }
 }
 
@@ -96,9 +97,10 @@ pub(super) fn another_user(site: &Site) -> Outcome {
     ];
     for (number, (command, may)) in (0..).zip(tries) {
         let done = as_user(at.side(number), command)?;
-        let hint = match may && !done {
-            true => " (a kernel's MDT must know it, or have mdt.*.identity_upcall=NONE)",
-            false => "",
+        let hint = if may && !done {
+            " (a kernel's MDT must know it, or have mdt.*.identity_upcall=NONE)"
+        } else {
+            ""
         };
         equal(format!("whether uid {USER}{hint} may: {command}"), done, may)?;
     }

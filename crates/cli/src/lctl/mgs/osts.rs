@@ -50,9 +50,10 @@ fn completed(fsname: &str, text: &str) -> Result<String, String> {
             .ok_or_else(|| format!("{text} does not start with fsname {fsname}"))?,
     };
     let digits = suffix.strip_prefix("OST").unwrap_or_default();
-    match digits.len() == 4 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        true => Ok(format!("{fsname}-{}", suffix.replace(digits, &digits.to_ascii_lowercase()))),
-        false => Err(format!("{text} is not an OST such as {fsname}-OST0001")),
+    if digits.len() == 4 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        Ok(format!("{fsname}-{}", suffix.replace(digits, &digits.to_ascii_lowercase())))
+    } else {
+        Err(format!("{text} is not an OST such as {fsname}-OST0001"))
     }
 }
 

@@ -36,9 +36,10 @@ pub(super) fn text(result: &Simulated) -> String {
     row("TCP", of_tcp(outcome));
     if let Some(formula) = formula {
         let bits = bit_rate(formula.bytes_per_second * 8.0);
-        let convoy = match formula.convoy < 1.0 {
-            true => format!(", RPCs in convoys: {} of it", percent(formula.convoy)),
-            false => String::new(),
+        let convoy = if formula.convoy < 1.0 {
+            format!(", RPCs in convoys: {} of it", percent(formula.convoy))
+        } else {
+            String::new()
         };
         let term = formula.terms.iter().find(|term| term.what == formula.bound);
         let term = or_unknown(term, |term| term.formula.clone());
@@ -68,9 +69,10 @@ fn of_load(load: &LoadOutcome) -> String {
     if load.rpcs == 0 {
         return "no RPC was answered: measure for longer with --time and --warmup".to_owned();
     }
-    let rate = match load.bytes_per_second > 0.0 {
-        true => format!("{}, ", bit_rate(load.bytes_per_second * 8.0)),
-        false => String::new(),
+    let rate = if load.bytes_per_second > 0.0 {
+        format!("{}, ", bit_rate(load.bytes_per_second * 8.0))
+    } else {
+        String::new()
     };
     let takes = or_unknown(load.mean_latency, duration);
     format!("{rate}{} RPCs/s, each takes {takes}", significant(load.rpcs_per_second, 3))

@@ -37,20 +37,23 @@ fn line(line: &str) -> Result<(), String> {
 fn exists(args: &[String]) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fulmar"));
     let output = command.args(args).arg("--help").output().map_err(|error| error.to_string())?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{args:?}: {}", String::from_utf8_lossy(&output.stderr))),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("{args:?}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 }
 
 /// The same, where the last one may be an option without its value.
 fn is_mentioned(args: &[String]) -> Result<(), String> {
     match args.split_last() {
-        Some((option, others)) if option.starts_with('-') => match exists(others)?.contains(option)
-        {
-            true => Ok(()),
-            false => Err(format!("{others:?} has no {option}")),
-        },
+        Some((option, others)) if option.starts_with('-') => {
+            if exists(others)?.contains(option) {
+                Ok(())
+            } else {
+                Err(format!("{others:?} has no {option}"))
+            }
+        }
         _ => exists(args).map(drop),
     }
 }
@@ -76,9 +79,10 @@ pub(crate) fn check_span(span: &str) -> Result<(), String> {
 fn is_target(name: &str) -> Result<(), String> {
     let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap_or_default();
     let target = format!("{name}:");
-    match makefile.lines().any(|line| line.starts_with(&target)) {
-        true => Ok(()),
-        false => Err(format!("there is no make {name}")),
+    if makefile.lines().any(|line| line.starts_with(&target)) {
+        Ok(())
+    } else {
+        Err(format!("there is no make {name}"))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::lab::{Lab, Node, Ran, fulmar, ran};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LEN: usize = 3 << 20;
 /// The functions of the scripts. A file system is in a file of another one: what breaks the outer one takes the disk
 /// from the inner one. An OST leaves half a gigabyte of its disk to others.
@@ -142,7 +142,7 @@ fn wait_for<T>(lab: &Lab, what: &str, mut find: impl FnMut() -> Option<T>) -> T 
     loop {
         match find() {
             Some(found) => return found,
-            None => assert!(begun.elapsed() < PATIENCE, "no {what}:\n{}", log_of(lab)),
+            None => assert!(begun.elapsed() < TIMEOUT, "no {what}:\n{}", log_of(lab)),
         }
         sleep(Duration::from_millis(50));
     }

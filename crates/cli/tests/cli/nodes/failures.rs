@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::lab::{Lab, Node, Ran, fulmar, ran};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn run(lab: &Lab, words: &str) -> Ran {
     ran(fulmar(&lab.path("")).args(words.split_whitespace()))
@@ -175,7 +175,7 @@ fn an_ost_on_a_full_or_read_only_disk_loses_nothing_and_goes_on() {
         if done.0 == 0 {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{done:?}");
+        assert!(begun.elapsed() < TIMEOUT, "{done:?}");
     }
     disk.shrink();
     let (status, _, err) = copy(&lab, "b", 20 << 20, false);

@@ -12,7 +12,7 @@ use fulmar_socklnd::AcceptMode;
 use super::lab::{Lab, Node, fulmar, ran};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const NID: &str = "127.0.0.71@tcp";
 
 /// A client of the file system `lv` in this process, at an address of its own.
@@ -30,7 +30,7 @@ impl Client {
         options.config.socklnd.accept_port = port;
         options.nis.push(NiOptions::at([127, 0, 0, 72].into()));
         let node = ClientsNode::start(&runtime, options).unwrap();
-        let settings = SessionOptions { interface: None, port, timeout: PATIENCE };
+        let settings = SessionOptions { interface: None, port, timeout: TIMEOUT };
         let client = ClientNode::on(&node, &["127.0.0.72@tcp".parse().unwrap()], settings).unwrap();
         let address = format!("{NID}:/lv").parse().unwrap();
         let mounted = wait_for(|| blocking::wait(client.mount(&address, MountOptions::default())));
@@ -44,7 +44,7 @@ fn wait_for<T, E: std::fmt::Display>(mut attempt: impl FnMut() -> Result<T, E>) 
     loop {
         match attempt() {
             Ok(done) => return done,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(begun.elapsed() < TIMEOUT, "{error}"),
         }
         sleep(Duration::from_millis(50));
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::lab::{Lab, Node, fulmar, ran};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_management_service_is_made_served_and_examined() {
@@ -111,7 +111,7 @@ fn an_administrator_changes_the_configuration_for_good() {
     // The targets register by themselves.
     let begun = Instant::now();
     while node.run("lctl conf_param lv-OST0001.osc.max_dirty_mb=64").0 != 0 {
-        assert!(begun.elapsed() < PATIENCE, "the OST does not register");
+        assert!(begun.elapsed() < TIMEOUT, "the OST does not register");
         std::thread::sleep(Duration::from_millis(100));
     }
     ok(&node, "conf_param lv.sys.timeout=40");
@@ -208,7 +208,7 @@ fn clients_learn_where_a_target_may_be() {
     let mut wanted: Vec<String> = (0..3).map(|n| format!("lv-OST000{n} has joined")).collect();
     wanted.push("lv-OST0003 has not joined its file system: the node has no NID".to_owned());
     while wanted.iter().any(|line| !log().contains(line)) {
-        assert!(begun.elapsed() < PATIENCE, "{}", log());
+        assert!(begun.elapsed() < TIMEOUT, "{}", log());
         std::thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(node.terminate().0, Some(0));
@@ -240,7 +240,7 @@ fn a_node_serves_two_file_systems() {
         let to = format!("cp {name} {nid}:/{name}/file --port {port}");
         let begun = Instant::now();
         while run(&to).0 != 0 {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", run(&to));
+            assert!(begun.elapsed() < TIMEOUT, "{:?}", run(&to));
         }
     }
     for name in ["red", "blue"] {

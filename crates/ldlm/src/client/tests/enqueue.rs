@@ -159,12 +159,11 @@ fn a_value_block_has_one_of_two_lengths() {
         let mut world = World::new();
         let (lock, request) = world.send(bytes(LockMode::PR, 0, EOF));
         let outputs = world.reply(lock, grants(&request, 50), &vec![0; len]);
-        match is_right {
-            true => assert_eq!(names(&outputs), ["Granted"]),
-            false => {
-                assert_eq!(outputs[0], Output::Failed { lock, errno: Errno::EINVAL });
-                assert_eq!(names(&outputs), ["Failed", "Cancel"], "the server has a lock");
-            }
+        if is_right {
+            assert_eq!(names(&outputs), ["Granted"])
+        } else {
+            assert_eq!(outputs[0], Output::Failed { lock, errno: Errno::EINVAL });
+            assert_eq!(names(&outputs), ["Failed", "Cancel"], "the server has a lock");
         }
     }
 }

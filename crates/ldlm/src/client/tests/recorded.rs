@@ -255,10 +255,11 @@ impl Client {
             self.drain();
         }
         let sent = self.sent.remove(&recorded.handles[0]);
-        match own.len() == recorded.count as usize {
-            true => assert_eq!(sent, Some(recorded)),
+        if own.len() == recorded.count as usize {
+            assert_eq!(sent, Some(recorded))
+        } else {
             // Others are from before the recording.
-            false => assert_eq!(sent.map_or(0, |sent| sent.count as usize), own.len()),
+            assert_eq!(sent.map_or(0, |sent| sent.count as usize), own.len())
         }
     }
 

@@ -231,10 +231,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let service = prop_oneof![Just(11_u32), Just(12), any::<u32>()];
     (0..20_u32, any::<bool>(), service, 0..4_u32, body).prop_map(
         |(kind, is_big, service, features, mut bytes)| {
-            let number = |number: u32| match is_big {
-                true => number.to_be_bytes(),
-                false => number.to_le_bytes(),
-            };
+            let number =
+                |number: u32| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
             let fields = [(0, MAGIC), (8, kind), (20, features)];
             let test = [(64, service), (76, 1)].into_iter().filter(|_| kind == 8);
             for (offset, value) in fields.into_iter().chain(test) {

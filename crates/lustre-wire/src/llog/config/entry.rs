@@ -141,9 +141,12 @@ pub struct Pool {
 impl Config {
     /// Returns what `record`, of a log in `order`, says. [`Config::record`] gives the same record.
     pub fn of(record: &ConfigRecord, order: Order) -> Self {
-        let texts = record.buffers.iter().map(|buffer| match buffer.is_empty() {
-            true => Some(String::new()),
-            false => buffer.as_text().map(str::to_owned),
+        let texts = record.buffers.iter().map(|buffer| {
+            if buffer.is_empty() {
+                Some(String::new())
+            } else {
+                buffer.as_text().map(str::to_owned)
+            }
         });
         let said = match texts.collect::<Option<Vec<_>>>() {
             Some(texts) => Self::of_texts(record, texts),

@@ -181,19 +181,16 @@ fn an_evicted_or_closed_client_gets_its_memory_back() {
     for is_evicted in [true, false] {
         let mut rig = Rig::full();
         let (id, _) = rig.written(10, 1);
-        match is_evicted {
-            true => {
-                rig.import.lose(rig.now, &mut rig.xids, Errno::ENOTCONN);
-                rig.wait();
-                let connect = rig.sent();
-                rig.grant(&connect, NEW, ConnectOpFlags::REPLAYABLE);
-            }
-            false => {
-                rig.import.disconnect(rig.now, &mut rig.xids);
-                let bye = rig.sent();
-                let reply = Message::reply(&format::OST_DISCONNECT, Status::OK);
-                rig.reply(&bye, EARLY_LEN, &reply.to_bytes());
-            }
+        if is_evicted {
+            rig.import.lose(rig.now, &mut rig.xids, Errno::ENOTCONN);
+            rig.wait();
+            let connect = rig.sent();
+            rig.grant(&connect, NEW, ConnectOpFlags::REPLAYABLE);
+        } else {
+            rig.import.disconnect(rig.now, &mut rig.xids);
+            let bye = rig.sent();
+            let reply = Message::reply(&format::OST_DISCONNECT, Status::OK);
+            rig.reply(&bye, EARLY_LEN, &reply.to_bytes());
         }
         let outputs: Vec<Output> = std::iter::from_fn(|| rig.import.poll_output()).collect();
         assert!(outputs.contains(&Output::Released { request: id }), "{outputs:?}");

@@ -124,9 +124,10 @@ fn a_replay_to_a_target_without_recovery_evicts_its_client() {
         let mut rig = Rig::new(config());
         let export = rig.connect(node(1), "one");
         let mut message = modify(export);
-        match of_recovery {
-            true => message.body.flags = MessageFlags::REPLAY,
-            false => message.body.transno = 7,
+        if of_recovery {
+            message.body.flags = MessageFlags::REPLAY
+        } else {
+            message.body.transno = 7
         }
         rig.send(node(1), 256, &message);
         assert_eq!(rig.sent.pop_front().unwrap().status(), (Kind::ERROR, -19));

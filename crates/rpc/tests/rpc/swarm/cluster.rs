@@ -264,9 +264,10 @@ impl Cluster {
         }
         if let Some(entry) = self.working.first_entry().filter(|entry| entry.key().0 <= now) {
             let request = entry.remove();
-            match self.host.writing.contains(&request.message.body.project) {
-                true => self.writes.fetch(now, &mut self.server, request),
-                false => self.execute(&request),
+            if self.host.writing.contains(&request.message.body.project) {
+                self.writes.fetch(now, &mut self.server, request)
+            } else {
+                self.execute(&request)
             }
         }
         if let Some(entry) = self.script.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -398,12 +399,11 @@ impl Cluster {
                 Task::Transferred { request, result } => {
                     let (request, is_there) =
                         self.writes.fetched(&mut self.server, request, result);
-                    match is_there {
-                        true => self.execute(&request),
-                        false => {
-                            self.host.give_up(&request);
-                            self.server.service.discard(self.now, request.id);
-                        }
+                    if is_there {
+                        self.execute(&request)
+                    } else {
+                        self.host.give_up(&request);
+                        self.server.service.discard(self.now, request.id);
                     }
                 }
                 Task::Called { .. } => panic!("{task:?}"),

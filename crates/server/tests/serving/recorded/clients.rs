@@ -39,9 +39,10 @@ impl Clients {
         for rpc in rpcs {
             let Some(target) = target_of(rpc) else { continue };
             let handle = rpc.request.message.body.handle;
-            match is_callback(rpc) {
-                true => drop(connections.insert((rpc.server, target), handle)),
-                false => drop(exports.insert(handle, target)),
+            if is_callback(rpc) {
+                connections.insert((rpc.server, target), handle);
+            } else {
+                exports.insert(handle, target);
             }
         }
         Self { exports, connections, connects }

@@ -33,12 +33,11 @@ pub(super) fn half_open(attacker: &mut Attacker, addresses: u64) -> io::Result<(
         let bytes = handshake(attacker.identity(identity), attacker.target, KINDS[0], 1);
         let len = attacker.rng.below(bytes.len() as u64) as usize;
         let _ = stream.write_all(&bytes[..len]);
-        match open.len() < HALF_OPEN {
-            true => open.push(stream),
-            false => {
-                attacker.ready();
-                open[next % HALF_OPEN] = stream;
-            }
+        if open.len() < HALF_OPEN {
+            open.push(stream)
+        } else {
+            attacker.ready();
+            open[next % HALF_OPEN] = stream;
         }
         if next > 256 {
             attacker.ready();
@@ -60,16 +59,18 @@ pub(super) fn half_messages(attacker: &mut Attacker) -> io::Result<()> {
         };
         let put = forge::put(line.nid, attacker.target, 51, 1, true);
         let whole = line.encoded(fulmar_lnet_wire::socklnd::FrameHeader::lnet(), &put, &payload);
-        let len = match attacker.rng.one_in(2) {
-            true => attacker.rng.below(120),
-            false => attacker.rng.below(whole.len() as u64),
+        let len = if attacker.rng.one_in(2) {
+            attacker.rng.below(120)
+        } else {
+            attacker.rng.below(whole.len() as u64)
         };
         line.queue(&whole[..len as usize]);
         line.flush(usize::MAX);
         attacker.tally.sent += 1;
-        match open.len() < 1000 {
-            true => open.push(line),
-            false => open[next as usize % 1000] = line,
+        if open.len() < 1000 {
+            open.push(line)
+        } else {
+            open[next as usize % 1000] = line
         }
         attacker.ready();
     }

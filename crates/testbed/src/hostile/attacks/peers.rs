@@ -71,15 +71,17 @@ fn random_info(attacker: &mut Attacker, own: Nid) -> Vec<u8> {
     let rng = &mut attacker.rng;
     for _ in 0..rng.below(6) {
         let at = rng.below(nids.len() as u64 + 1) as usize;
-        let nid = match rng.one_in(2) {
-            true => known[rng.below(known.len() as u64) as usize],
-            false => Nid::small(own.net(), rng.u64() as u32),
+        let nid = if rng.one_in(2) {
+            known[rng.below(known.len() as u64) as usize]
+        } else {
+            Nid::small(own.net(), rng.u64() as u32)
         };
         nids.insert(at, nid);
     }
-    let features = Features(rng.u64() as u32).with(match rng.one_in(8) {
-        true => Features(0),
-        false => Features::NI_STATUS.with(Features::MULTI_RAIL).with(Features::DISCOVERY),
+    let features = Features(rng.u64() as u32).with(if rng.one_in(8) {
+        Features(0)
+    } else {
+        Features::NI_STATUS.with(Features::MULTI_RAIL).with(Features::DISCOVERY)
     });
     let features = features.without(Features::LARGE_ADDR).without(Features::PRIMARY_LARGE);
     let mut bytes = forge::info_with(features, &nids, rng.u64() as u32);

@@ -27,13 +27,13 @@ pub(crate) enum Load {
 pub(super) const FILE: u64 = 2 << 30;
 const BLOCK: u64 = 1 << 20;
 /// How long the servers are waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Mounts, does it, and prints how many seconds it took without mounting and removing.
 pub(crate) fn run(port: u16, load: Load) -> Result<(), Failure> {
     let address = format!("{ADDRESS}@tcp:/{FILE_SYSTEM}").parse().expect("it is an address");
     let interface = Some(NiAddress::Ip(OURS.into()));
-    let options = SessionOptions { interface, port, timeout: PATIENCE };
+    let options = SessionOptions { interface, port, timeout: TIMEOUT };
     let mounted = blocking::FileSystem::mount(&address, options);
     let mounted = mounted.map_err(|error| Failure(format!("cannot mount: {error}")))?;
     let seconds = match load {

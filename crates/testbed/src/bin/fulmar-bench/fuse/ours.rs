@@ -16,7 +16,7 @@ use crate::rpc::server::ADDRESS;
 use crate::{Failure, iperf3};
 
 /// How long the servers may need to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An MGS with an MDT, and two OSTs, in one process.
 pub(super) struct Ours {
@@ -45,7 +45,7 @@ impl Ours {
         }
         let notify = directory.join("notify");
         let ready = UnixDatagram::bind(&notify).map_err(Failure::io("make a socket"))?;
-        ready.set_read_timeout(Some(PATIENCE)).map_err(Failure::io("set a timeout"))?;
+        ready.set_read_timeout(Some(TIMEOUT)).map_err(Failure::io("set a timeout"))?;
         let mut command = Command::new(&fulmar);
         command
             .args(["node", "--accept", "all", "--accept-port", &port.to_string()])

@@ -91,8 +91,5 @@ fn cache(namespace: &mut Namespace, file: u32) -> Result<(), Failure> {
     let Some(Output::Granted { .. }) = namespace.poll_output() else {
         return Err(failed("not granted"));
     };
-    match namespace.release(Time::ZERO, lock) {
-        true => Ok(()),
-        false => Err(failed("has no use")),
-    }
+    if namespace.release(Time::ZERO, lock) { Ok(()) } else { Err(failed("has no use")) }
 }

@@ -335,9 +335,10 @@ impl Next {
 
     /// Returns the request. `checksum`: of the data, if they are written.
     fn request(&self, checksum: Option<u32>) -> Request {
-        let (format, direction, flags) = match self.write {
-            true => (&OST_WRITE, Direction::ToServer, NiobufFlags::WRITE | NiobufFlags::ASYNC),
-            false => (&OST_READ, Direction::ToClient, NiobufFlags::READ),
+        let (format, direction, flags) = if self.write {
+            (&OST_WRITE, Direction::ToServer, NiobufFlags::WRITE | NiobufFlags::ASYNC)
+        } else {
+            (&OST_READ, Direction::ToClient, NiobufFlags::READ)
         };
         let len = self.buffer.len() as u32;
         let transfers = len.div_ceil(Bulk::PART_LEN).next_power_of_two();

@@ -26,9 +26,10 @@ pub(crate) fn run(root: &Path, load: Load, duration: Duration) -> Result<f64, Fa
 /// Reads or writes the file once, and returns its length.
 fn pass(file: &File, load: Load, bytes: &mut [u8]) -> std::io::Result<u64> {
     for offset in (0..FILE).step_by(bytes.len()) {
-        match load.write {
-            true => file.write_all_at(bytes, offset)?,
-            false => file.read_exact_at(bytes, offset)?,
+        if load.write {
+            file.write_all_at(bytes, offset)?
+        } else {
+            file.read_exact_at(bytes, offset)?
         }
     }
     Ok(FILE)

@@ -58,9 +58,10 @@ impl Daemons {
 /// Checks that a program is installed.
 fn installed(program: &str, how: &str) -> Result<(), String> {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
-    match found.is_ok_and(|output| output.status.success()) {
-        true => Ok(()),
-        false => Err(format!("there is no {program}: {how}")),
+    if found.is_ok_and(|output| output.status.success()) {
+        Ok(())
+    } else {
+        Err(format!("there is no {program}: {how}"))
     }
 }
 

@@ -167,10 +167,8 @@ fn request(load: Load, slot: usize) -> Request {
     let Load::Bulk { write, size, .. } = load else {
         return Request::new(Message::request(&OST_STATFS), 512);
     };
-    let (format, direction) = match write {
-        true => (&OST_WRITE, Direction::ToServer),
-        false => (&OST_READ, Direction::ToClient),
-    };
+    let (format, direction) =
+        if write { (&OST_WRITE, Direction::ToServer) } else { (&OST_READ, Direction::ToClient) };
     let transfers = size.div_ceil(Bulk::PART_LEN).next_power_of_two();
     let object = IoObject { max_brw: MaxBrw::new(transfers), ranges: 1, ..IoObject::default() };
     let message = Message::request(format)

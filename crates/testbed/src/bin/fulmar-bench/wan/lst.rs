@@ -62,10 +62,8 @@ pub(crate) fn unconfigured(effort: Effort) -> Result<Vec<Figure>, Failure> {
             streams.extend(stream.map(|stream| ocean.share(stream)));
         }
         let figure = Figure::median("wan.lst_default.vs_link", &Series::new(carried), "ratio");
-        let figure = match streams.is_empty() {
-            true => figure,
-            false => figure.beside_median(&Series::new(streams)),
-        };
+        let figure =
+            if streams.is_empty() { figure } else { figure.beside_median(&Series::new(streams)) };
         Ok(vec![figure.held_to(Bar::AtLeast(FILLED))])
     })
 }
