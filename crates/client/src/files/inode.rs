@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fulmar_lustre_wire::ldlm::InodeBits;
 use fulmar_lustre_wire::mdt::MdtBody;
@@ -41,8 +42,26 @@ pub(crate) struct Inode {
     pub(crate) reopened: Reopened,
     /// Whether what is known of the stripes of this directory is protected by `UPDATE`.
     pub(crate) has_shape: bool,
-    /// How often `UPDATE` was lost: what was asked before may have changed.
-    pub(crate) updates: u64,
+    /// Another one each time that `UPDATE` was lost: what was asked before may have changed.
+    pub(crate) updates: UpdateNumber,
+}
+
+/// A number that no state of any file had before in this process. A count of each file would begin again when the file is
+/// forgotten, and what is remembered of it elsewhere would seem to be valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UpdateNumber(pub(crate) u64);
+
+impl UpdateNumber {
+    fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Default for UpdateNumber {
+    fn default() -> Self {
+        Self::next()
+    }
 }
 
 /// What attributes need to be valid.
@@ -64,7 +83,7 @@ impl Inode {
             self.inline = None;
         }
         if lost.has(InodeBits::UPDATE) {
-            self.updates += 1;
+            self.updates = UpdateNumber::next();
             (self.has_shape, self.is_own) = (false, false);
         }
     }

@@ -72,7 +72,7 @@ impl Context {
         let inode = mount.inodes.get(&directory)?;
         // Those of a striped one are protected by the locks of its stripes.
         let is_plain = !mount.shapes.get(directory).is_some_and(Shape::is_striped);
-        (is_plain && inode.bits.has(InodeBits::UPDATE)).then_some(inode.updates)
+        (is_plain && inode.bits.has(InodeBits::UPDATE)).then_some(inode.updates.0)
     }
 
     /// Returns an extended attribute of a file, or ENODATA, if that is cached.

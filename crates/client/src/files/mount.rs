@@ -448,4 +448,20 @@ mod tests {
         }
         assert_eq!(mount.lose_bits(Fid::ROOT, InodeBits::LOOKUP), []);
     }
+
+    #[test]
+    fn the_names_of_a_directory_that_was_forgotten_have_another_number() {
+        let address = "10.0.0.1@tcp:/lv".parse().unwrap();
+        let mut mount = MountState::new(address, Uuid::default(), MountOptions::default());
+        let mut know = || {
+            let inode = mount.inodes.entry(Fid::ROOT).or_default();
+            inode.bits = InodeBits::UPDATE;
+            let number = inode.updates;
+            mount.lose_bits(Fid::ROOT, InodeBits::UPDATE);
+            assert!(mount.inodes.is_empty());
+            number
+        };
+        let numbers = [know(), know(), know()];
+        assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2]);
+    }
 }

@@ -8,7 +8,7 @@ use fulmar_rpc::client::ImportId;
 use futures_util::future::join_all;
 
 use super::caller::Caller;
-use super::inode::is_directory;
+use super::inode::{UpdateNumber, is_directory};
 use super::request::{bits, resource};
 use super::shape::{Places, Shape, merged};
 use crate::machine::context::Context;
@@ -258,7 +258,7 @@ impl Context {
     }
 
     /// Notes that a name does not exist, if the directory has not changed since it was asked for.
-    fn note_absent(&self, place: Fid, name: Name, updates: Option<u64>) {
+    fn note_absent(&self, place: Fid, name: Name, updates: Option<UpdateNumber>) {
         let mut core = self.core();
         let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
         let inode = mount.inodes.get(&place);

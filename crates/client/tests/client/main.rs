@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod data;
+mod directories;
 mod files;
 mod kept;
 mod model;

@@ -9,9 +9,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::XattrFlags;
+
 use crate::rig::{Rig, TIMEOUT};
 
 const FILES: usize = 600;
+const DEFAULT_LIST: &str = "system.posix_acl_default";
 
 fn name(number: usize) -> String {
     format!("file{number}")
@@ -149,5 +152,41 @@ fn a_name_that_is_listed_while_it_goes_is_gone() {
         renamed.unwrap();
     });
     assert_eq!(names(&all[2]), names(&all[1]));
+    rig.stop();
+}
+
+fn ask_for_list(path: &Path) {
+    let mut value = [0; 256];
+    let _ = rustix::fs::getxattr(path, DEFAULT_LIST, &mut value[..]);
+}
+
+#[test]
+fn names_that_were_read_early_are_not_shown_after_a_change() {
+    let Some(mut rig) = Rig::start("early") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    fs::create_dir(one.join("d")).unwrap();
+    // Who asks for the default list of a directory most likely lists it next.
+    ask_for_list(&one.join("d"));
+    let value = [0; 4];
+    rustix::fs::setxattr(two.join("d"), "user.x", &value, XattrFlags::empty()).unwrap();
+    fs::write(two.join("d/file"), "text").unwrap();
+    fs::metadata(one.join("d")).unwrap();
+    assert_eq!(names(&one.join("d")), BTreeSet::from(["file".to_owned()]));
+    rig.stop();
+}
+
+#[test]
+fn names_that_were_read_early_are_not_shown_after_an_own_change() {
+    let Some(mut rig) = Rig::start("early-own") else { return };
+    let top = rig.mount("").join("d");
+    fs::create_dir(&top).unwrap();
+    ask_for_list(&top);
+    // Everybody may do everything.
+    let entry = |tag: u16| [&tag.to_le_bytes()[..], &7u16.to_le_bytes(), &[0xff; 4]].concat();
+    let value = [2u32.to_le_bytes().to_vec(), [1, 4, 32].map(entry).concat()].concat();
+    rustix::fs::setxattr(&top, DEFAULT_LIST, &value, XattrFlags::empty()).unwrap();
+    fs::write(top.join("file"), "text").unwrap();
+    rustix::fs::removexattr(&top, DEFAULT_LIST).unwrap();
+    assert_eq!(names(&top), BTreeSet::from(["file".to_owned()]));
     rig.stop();
 }
