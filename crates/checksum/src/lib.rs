@@ -1,4 +1,15 @@
 //! Checksums of the data of reads and writes. Spec: mdt-ost §18.2.
+//!
+//! ```text
+//! CRC32, CRC32C     the usual choice; at memory speed, with instructions of the processor where there are some
+//! ADLER             what a client uses if a target offers nothing else
+//! T10IP, T10CRC     a guard for each sector of 512 or 4096 bytes, and Adler-32 of all guards
+//! ```
+//!
+//! A [`Checksum`] gets the data in pieces of any length, in the order of the ranges, and never keeps
+//! them: the owner of the bytes feeds it. Sectors begin at multiples of their size in the object,
+//! and anew in each range. Clients and targets use the same code: a client sends the checksum of a
+//! write with its request, a target that of a read with its reply.
 #![forbid(unsafe_code)]
 
 use adler2::Adler32;

@@ -2,6 +2,18 @@
 //!
 //! One binary, with [`main`] as its main function. Called as `lnetctl`, `lctl`, `lst`, `lfs` or `mount.fulmar` it
 //! acts as that tool. [`demo`] and [`interop`] are public for tests and benchmarks.
+//!
+//! ```text
+//! main ──► the name it was called by ──► a command of fulmar, or a tool of Lustre
+//!   node, up, mkfs, target, fsck     servers          lnetctl, lctl, lst, lfs     as Lustre's, over the control socket
+//!   mount, cp, warmup                clients                                      or attributes of files on a mount
+//!   doctor, tune, sim, link, top, trace, decode       paths, predictions and observation
+//! ```
+//!
+//! A command is a file or a folder of its own, with its options as a type for `clap`; the work is
+//! done by the crates below. Manual pages and completion are made from the same types (`manual`).
+//! Exit status 0 is success, 1 means that the command failed, 2 that its arguments were wrong.
+//! Output goes through `fulmar_text`; a failure says what failed, where, why, and what to do.
 // This crate is the command line: it may print and read the environment.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]

@@ -28,11 +28,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Names, attributes, layouts, sizes, extended attributes and data are cached as long as locks protect them. Somebody who
-//! caches them further, such as a kernel, is told by a [`Watcher`] when to drop what; it does so
-//! before another client gets the lock. The documentation of an operation says how many round trips it has
-//! when nothing is cached. What was written is seen by others at once, is at the servers after some
-//! seconds, and on their disks after [`File::sync`].
+//! Names, attributes, layouts, sizes, extended attributes and data are cached as long as locks
+//! protect them. A cache above this one, such as a kernel's, has a [`Watcher`], which is called to
+//! drop them before another client gets the lock. The documentation of an operation says how many
+//! round trips it has when nothing is cached. What was written is seen by others at once, is at the
+//! servers after some seconds, and on their disks after [`File::sync`].
 //!
 //! # The configuration
 //!
@@ -46,6 +46,54 @@
 //! ```
 //!
 //! Functions of [`Session`] wait; [`Address`], [`Configuration`] and [`Usage`] are pure.
+//!
+//! # Sessions
+//!
+//! A `Session` is an LNet node with the machine `rpc::client`, until it is dropped. The management
+//! service (MGS) has two logs for a client: `lv-client` says which targets the file system has,
+//! with the NIDs of each and of its failover nodes; `params` has parameters for all clients, of
+//! which only those count here that switch targets off. Reading a log (`logs`) and understanding
+//! its records (`config`) are pure.
+//!
+//! The session waits for all servers together until its deadline, and gives up a target earlier
+//! when it was found at none of its NIDs. Its connections are light: targets keep no record of them
+//! and do not wait for them when they recover. To the MGS it says that it takes part in imperative
+//! recovery, since one client that does not would switch that off for the whole file system.
+//!
+//! The node of a session listens on the port of LNet if it may, so that no two nodes of a machine
+//! have the same NID: the second one does not start. Without the privilege it does not listen
+//! there, and servers distinguish it by its own port.
+//!
+//! # What is cached
+//!
+//! A `ClientNode` is an LNet node with the machine `Mounts`, which has the imports, the locks
+//! (`ldlm::client::Namespace`) and the callbacks of all mounts of the node: callbacks arrive at one
+//! portal, so mounts of a node share a service. Operations of users are async functions over a
+//! `Context`; the machine polls them where it handles its inputs (`tasks`, as the targets of a
+//! server do). They use the machine's state between two awaits, so what is cached needs no command
+//! and no thread. A future of the interface only waits; dropping it does not end the operation.
+//!
+//! | cached | as long as | dropped by |
+//! |---|---|---|
+//! | a name, and its file | the file's `LOOKUP` bit | a blocking callback, or a request of this client that carries the lock (early cancel) |
+//! | a name that does not exist | the directory's `UPDATE` bit, if it was not lost while the MDT was asked | the same |
+//! | a name that is not in a striped directory | the `UPDATE` bits of the directory and of the stripe of the name | the same |
+//! | attributes and ACL | `UPDATE` and `PERM`; those of a striped directory also those of its stripes | the same |
+//! | the layout | `LAYOUT` | the same |
+//! | extended attributes | `XATTR` | the same |
+//! | an open for reading, without a user | the file's `OPEN`, `LOOKUP` and `PERM` | the same; then its handle is closed |
+//! | the size and the times of an object | a lock on its data up to the end | the same; beyond what is left of it the size is unknown |
+//! | the data of an object, also those not written yet | a lock on them | the same, after what is dirty was written |
+//!
+//! A lock is given up only after what it protected is dropped here, and by the `Watcher` of the
+//! mount, which caches it further: it is called without any lock of the machine, and may wait. The
+//! size of a file is asked of all objects at once (glimpse), except those with such locks; a client
+//! that has just created the file gets the locks to write it with that. The holder of such a lock
+//! answers a glimpse with what was written there, and writes nothing.
+//!
+//! After a restart of a target the imports replay opens, changes and writes with their data, and
+//! the locks; an open names its new handle, also in a close that is under way. An eviction drops
+//! everything of that target; files that were open at it fail, others do not notice.
 #![forbid(unsafe_code)]
 // Functions that wait use clocks and sockets.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

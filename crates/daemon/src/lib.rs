@@ -2,6 +2,24 @@
 //!
 //! [`run`] starts a node from a [`NodeConfig`] and serves the administration API until a signal
 //! ends it. The API is [`Admin`], which `admin` implements over the driver's node.
+//!
+//! ```text
+//! run: read the configuration ──► bind the control socket ──► start the driver with its NIs ──► watch for failure
+//!      ──► routes, peers, policies ──► start the targets ──► ready (sd_notify) ──► serve until a signal
+//!      ──► stop the targets: what is cached reaches them ──► stop the node
+//! ```
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `admin`, `views`, `routing`, `rules` | the administration API over a running node |
+//! | `networks` | the NIs as they were configured, of which the machine keeps only a part |
+//! | `selftest`, `targets`, `mgs`, `changelogs` | the roles of the node: LNet selftest, and targets of a file system |
+//! | `debug` | the debug log with its masks, as `lctl dk` prints it |
+//! | `failure` | the end of a process whose node has failed |
+//! | `check` | `fulmar node --check`: what a start would find |
+//!
+//! A mount is a process without this control socket: it has a [`DebugLog`], and with `-o
+//! config=FILE` the networks and routes of a [`ClientSide`].
 #![forbid(unsafe_code)]
 // This crate is a process: it handles signals, writes a log and notifies the service manager.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

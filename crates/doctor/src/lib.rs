@@ -14,6 +14,11 @@
 //!      ▼                           └────── datagrams ────┘
 //!   judge ──► Report ──► render, bundle
 //! ```
+//!
+//! The doctor gathers evidence as values, and pure functions derive findings from them: a finding
+//! can be tested without the host that has it. Measurements by both hosts are requested over one
+//! TCP connection, in bounded frames; neither host trusts the other, and the serving host sends
+//! datagrams only to a host that has a connection to it.
 #![forbid(unsafe_code)]
 // The doctor examines a real host: it needs clocks, sockets and files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -1,4 +1,12 @@
 //! Reading directories, also with the attributes of the files.
+//!
+//! A file whose attributes are not known is in such a reply too: the kernel shows its name and
+//! counts nothing for it. At the start of a directory it is not known whether attributes will be
+//! used, so the reply has only those that are cached, and at most 16 names if some are not. The
+//! kernel asks with attributes again if it has looked files up; then those of the reply are fetched
+//! at the same time and waited for, and up to 512 that follow are fetched ahead. Attributes that
+//! the kernel has already are not sent again, since it would then read the access control lists
+//! again.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -3,6 +3,11 @@
 //! `ls -l` asks whether a directory has a default access control list, and then lists it: far away that is a round trip
 //! in which the names can be on their way. It asks the same of each directory in a list and opens none of them, so
 //! only one is read, and no other one until it is opened or was not for a while.
+//!
+//! Opening a directory reads its first names at the same time, if a lock protects them: they are
+//! used only if none of them was lost before the kernel reads the directory. `ls -l` asks whether a
+//! directory has a default access control list before it opens it: they are read then already
+//! (`expected`), of one directory at a time, since it asks that of each directory in a list too.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,6 +1,10 @@
 //! Ends waits of processes that are interrupted.
 //!
-//! The kernel tells of an interrupt by a message that `fuser` refuses. So the signals of who waits are looked at.
+//! The kernel reports an interrupt by a message that `fuser` refuses. So the signals of waiting
+//! threads are read.
+//!
+//! Only waits for locks of files have no limit; during one, a thread looks at the signals of the
+//! waiting threads in `/proc`, and the wait ends at the server too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -18,6 +18,50 @@
 //!
 //! Times have seconds, as those of the protocol. A wait for a lock is interrupted by signals that are visible in
 //! `/proc`, which those of another PID namespace are not.
+//!
+//! # Threads
+//!
+//! `fulmar mount` is a process in front of a `client`. `fuser` reads requests on up to four
+//! threads, each of which has a descriptor of its own: what is cached of names and attributes is
+//! answered there, without an operation and without a look at the calling process (`names`). For
+//! the rest it takes the caller, finds the FID, and begins an operation, which is a future. One
+//! that waits goes on, with its reply, where the replies of the servers arrive: it is an operation
+//! of the node (`FileSystem::spawn`), so no thread is woken for it. One that waits for signals too,
+//! or has much to copy, has a thread of the mount. None of them blocks it, so the waits of one
+//! request delay no other.
+//!
+//! # Coherence
+//!
+//! A time never stands for a lock. The kernel keeps names and attributes, with a lifetime without
+//! an end, exactly as long as locks protect them in the client; a `Watcher` has it drop them before
+//! the server gets the lock back (`nodes`, `notices`). Files are open for direct I/O, so the kernel
+//! keeps no data: each read asks the client. Pages of mapped files are the exception: they are
+//! dropped at the next open and when attributes change. With `datacache=locks` it keeps data too,
+//! as below.
+//!
+//! | the kernel keeps | as long as the client has | dropped by |
+//! |---|---|---|
+//! | a name | `LOOKUP` of its file | `INC_EPOCH`, with all other names |
+//! | a name that does not exist, from the second lookup on | `UPDATE` of its directory | the same |
+//! | attributes and access control lists | `UPDATE` and `PERM`; of a regular file also `LAYOUT` and locks on all objects up to the end | `INVAL_INODE` |
+//! | what a symbolic link points to | always: it never changes | |
+//! | with `datacache=locks`, pages of a file | locks on the data that they are filled with, and `LAYOUT` | `INVAL_INODE` with ranges |
+//!
+//! A directory that is looked up again loses what is mounted below it, as when it was replaced
+//! (`d_invalidate` of the kernel). Where something is mounted in the mount, the option
+//! `lookupcache=none` has the kernel keep no names.
+//!
+//! **Files.** The kernel knows a file by the number of its inode, which Lustre derives from the
+//! FID, and a table has the FID until the kernel forgets it; two FIDs with one number get different
+//! ones. Permissions are checked by the kernel, with attributes and access control lists that it
+//! has just read, and by the servers, which get the groups and capabilities of the calling process.
+//! Servers clear the bits for which a program runs as the file's owner or group
+//! (`FUSE_HANDLE_KILLPRIV`), so the kernel reads no attributes before a new owner. Owners of locks
+//! are remembered, so that a close costs a round trip only if its process had one. `rename` with
+//! flags is EINVAL, as of a kernel's client: the protocol has none. The label of SELinux is
+//! EOPNOTSUPP where the kernel does not use it, so that `ls -l` asks once and not for each file. An
+//! operation on a file that another client has replaced is ESTALE, for which the kernel looks the
+//! name up again.
 #![forbid(unsafe_code)]
 // It waits for a kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

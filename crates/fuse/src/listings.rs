@@ -2,6 +2,15 @@
 //!
 //! The kernel gives each name of such a reply the epoch of when it reads it, and not that of when it has asked. So
 //! before all names are dropped, it has to have read the replies in which names were told to keep before.
+//!
+//! `READDIRPLUS` gives the kernel names and attributes of a hundred files at once, as after a
+//! lookup: only those that locks protect. The kernel gives these names the epoch of when it reads
+//! the reply. So `INC_EPOCH` waits until it has read the replies of earlier epochs: it has when it
+//! asks the same open directory for more, when the same thread asks for a name or for attributes,
+//! or when it has given back the last file of the reply, which has attributes that it refuses, as
+//! often as it was in a reply. Once is not enough: it also gives back files that it has no use for.
+//! It may wait for the lookup of a name in the reply meanwhile; after a second the message is sent
+//! without waiting, and once more when the reply was read.
 
 /// The replies, in the order of their epochs. Bounded by the directories that are open: each is read by one
 /// request after the other.

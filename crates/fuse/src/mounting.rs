@@ -1,4 +1,10 @@
 //! The mount itself: the superuser makes it directly, so that its type is `fuse.fulmar`, others by `fusermount`.
+//!
+//! A mount has an LNet node of its own on the networks of the servers, or with `-o config=FILE` one
+//! with the networks and routes of a configuration (`daemon::ClientSide`); NIDs on networks with a
+//! route are reached by it. The superuser's mount is made directly, with the type `fuse.fulmar`;
+//! `fusermount` makes that of others. What waits for a mount that is ended while in use fails. A
+//! mount whose process was killed is removed by the next one on the same directory.
 
 use std::ffi::CString;
 use std::fs::File;

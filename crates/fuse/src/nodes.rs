@@ -1,4 +1,11 @@
 //! The files that the kernel knows, and what it may use of them without asking.
+//!
+//! * *The root* is read before the mount is made, as by a kernel's client: its attributes are what
+//!   the first user reads first.
+//!
+//! * *Own changes* are seen at once: the kernel drops what it changes, and the client gives up the
+//!   locks on it before the change. After something was made in a directory, its name is looked up
+//!   again at once, since the next operation in it needs that.
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,26 @@
 //! Those about names and attributes are answered by the kernel at once: they wait for no lock that an operation holds while it waits for
 //! a server. So a lock that a server takes back can wait for them. That of a single name does not: it needs the
 //! lock of its directory, which a `mkdir` in it has until the server has replied.
+//!
+//! The message that drops one name, `INVAL_ENTRY`, is never sent: it needs the kernel's lock of the
+//! directory, which a `mkdir` in it holds while it waits for a server, which may wait for the lock
+//! that is to be given back. The other two need no lock that an operation holds. After `INC_EPOCH`
+//! (Linux 6.16; it is tried when the mount begins) every name is looked up again, in the client's
+//! cache and mostly without a request to a server. Older kernels keep no names, but attributes.
+//!
+//! * *A reply under way.* What the kernel may keep is noted in the table of files before its locks
+//!   are checked, or at the same time under the client's lock. So a loss is either seen by the
+//!   check, or finds the note. The kernel drops the attributes of a reply whose request is older
+//!   than `INVAL_INODE`, and each name is that of the epoch in which the kernel has requested it. A
+//!   file that the kernel does not know yet may be in a reply to a lookup: the message is repeated
+//!   until the kernel knows the file, or has forgotten it.
+//! * *Replies to changes* have no lifetime: the kernel would keep their attributes even if they
+//!   were dropped meanwhile.
+//!
+//! * *Nothing for nothing.* A lock that protects nothing that the kernel keeps is given up without
+//!   a message (`Watcher::concerns`), and after one `INC_EPOCH` no other one is sent until a name
+//!   was sent to the kernel again. A name that does not exist is kept only from the second time on,
+//!   since the first one is mostly that of a new file, whose creation gives up the lock.
 
 use std::fs::File;
 use std::io::Write;

@@ -3,6 +3,44 @@
 //! A page is locked in the kernel from before the request that fills it is sent until the reply to that is taken, and the
 //! message that drops pages waits for the locks of those in its range. So the ranges of requests that wait are left out
 //! ([`Pages::wave`]): what fills them is read later, under locks of that time.
+//!
+//! With `datacache=locks` (Linux 6.16) files that are open to be read only are read through the
+//! kernel's pages; those that are open to be written, or with `O_DIRECT`, for direct I/O as ever: a
+//! write through pages would keep them locked while it waits for a lock of a server. What the
+//! kernel has is always protected or dropped, so opens keep it (`FOPEN_KEEP_CACHE`).
+//!
+//! * *The deadlock to avoid.* The kernel locks a page before it sends the request that fills it,
+//!   until it has the reply, and `INVAL_INODE` waits for the locks of the pages in its range. A
+//!   request may wait for a lock that another client gets first; that client waits for ours, and
+//!   giving up ours waits for `INVAL_INODE`.
+//! * *Waves.* So the message leaves out the ranges of the requests that wait, one message for each
+//!   range in between. Their pages have never been filled, and will be with what is read later,
+//!   under later locks. A request that comes after that may lock pages that were not there. If the
+//!   message is not over after a millisecond and there is such a request, it is left behind, on its
+//!   thread, and another wave is sent that leaves out that range too; and so on, twice as late each
+//!   time. When one wave is over, each page was dropped by one of them, was not there, or is that
+//!   of a request that waits. No request has to be answered under a lock that is given up.
+//! * *A reply under way.* The client calls back when it has found the data, while the locks on them
+//!   and the layout are held (`File::read_to_keep`). From then on the pages count as filled: a lock
+//!   that is lost later has them dropped, and the message waits for the reply, which nothing
+//!   delays. Data that were changed by this mount meanwhile, or lost their protection, are read
+//!   again; those without any protection are dropped after the reply.
+//! * *Which requests fill pages.* Those without an owner of locks: direct reads have one, whatever
+//!   the file was opened for. So pages of files that are mapped are known too, also of those that
+//!   are open to be written.
+//! * *Own changes.* The kernel drops the pages of a range that was written directly or punched, and
+//!   behind a cut, after the reply, and waits for requests that fill them.
+//! * *Requests that the kernel holds back* would keep pages locked without a record here. So it may
+//!   have 65,535 of them under way (fewer in mounts of others than the superuser), and is only
+//!   asked not to read ahead from 256 on.
+//! * *Mapped files* that are read show what others write as soon as their locks are granted. Pages
+//!   that a program writes to where it has mapped the file are written to the servers by the kernel
+//!   when it wants, whole; a wave that finds a dirty page has it written, and leaves the page
+//!   behind while the write waits for its lock. The kernel may hold such writes back until a cut or
+//!   an `fsync` of this mount has ended, so for files that are open to be read and written a wave
+//!   is waited for during 10 s at most. Such maps are as coherent as without the option, not more.
+//! * *Memory* that the kernel takes back costs a request. A lost target has all pages of all files
+//!   dropped (`Stale::Everything`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

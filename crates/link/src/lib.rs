@@ -33,6 +33,12 @@
 //! [`Sites`] are two namespaces with a link, which are removed when they are dropped; the remains
 //! of a killed run are removed by the next. [`Namespace`] is a single one, [`Scratch`] has names
 //! for several, and [`Program`] is a program that runs there.
+//!
+//! A line is a pure queue (rate, delay, jitter, loss, reordering, length) between two TUN devices.
+//! It moves the kernel's unsegmented packets of up to 64 KiB without change and charges each for
+//! the headers of all its segments, which is why one core carries many gigabits; only a packet that
+//! loses a segment is split. The thread of either direction is of the real-time class, measures its
+//! wake-up time with its timers, and counts how late it delivers packets.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 

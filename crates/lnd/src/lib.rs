@@ -14,6 +14,18 @@
 //! one by [`RxId`]. An LND may receive any number of messages on one connection at the same time.
 //!
 //! Spec: lnet-behaviour §5, §11.3.
+//!
+//! # Rules
+//!
+//! * The core names a message and not its connection. An LND chooses the connection, by kind, size
+//!   and load.
+//! * A sent message ends once, with [`Output::Sent`]: written, or failed with a [`FailureClass`].
+//!   It failed as *dropped* only if its last byte was not handed to a socket; then LNet may send it
+//!   again on another path.
+//! * A received message waits for its [`Verdict`] before its payload is read, so the payload goes
+//!   directly into the memory that LNet has matched.
+//! * What an LND keeps for a peer has a bound. Messages that do not move are reported when LNet
+//!   asks, so that others get the credits of the interface.
 #![forbid(unsafe_code)]
 
 mod ni;

@@ -4,6 +4,18 @@
 //! the [socklnd hello](socklnd::Hello) and [frames](socklnd::FrameHeader), the [LNet
 //! header](header), the [ping info](ping) and the [selftest messages](selftest). It also parses the
 //! [text](NidList) of NIDs and of sets of them.
+//!
+//! ```text
+//! acceptor    the request with which a connection begins, to port 988             lnet-wire §3
+//! socklnd     the hello of each side, then frames: a type, a checksum, two cookies  lnet-wire §4, §6
+//! header      the LNet header of ACK, PUT, GET and REPLY                          lnet-wire §7
+//! ping        the ping info: the NIDs of a node with their states                 lnet-wire §9
+//! selftest    the messages of LNet selftest                                       lnet-selftest
+//! ```
+//!
+//! Older nodes know NIDs with 4 bytes of address only, later ones also IPv6. Both forms are one
+//! type, [`Nid`]; a header has the form that its connection has agreed on. In JSON a NID is its
+//! text.
 #![forbid(unsafe_code)]
 
 pub mod acceptor;

@@ -5,6 +5,17 @@
 //! The node owns the session. Each command calls the console of the node through the control socket
 //! and prints the answer. [`run`] runs one command and returns its exit [`status`]; [`document()`]
 //! describes the commands for help, completion and manual pages.
+//!
+//! ```text
+//! words ──► options ──► a command of the console (one or many) ──► answers ──► tables, CSV, JSON
+//! session, group, batch, test     what a node's console keeps
+//! stat, ping, query               what it measures
+//! load                            lst run, sweeps and mesh: scripts of the same commands
+//! ```
+//!
+//! Commands and their output are those of Lustre, with true minimums and true counts of nodes;
+//! docs/differences.md has the list. The session outlives each call of the tool, so a script may
+//! call it once for each command.
 #![forbid(unsafe_code)]
 // This crate is a command-line tool: it may read clocks and the environment, and handle signals.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -3,6 +3,16 @@
 //! A file whose layout has a component on the MDT has an object in the store with the name of its FID. The
 //! requests are those to an OST, about the file instead of an object; its size is that of the object, its times
 //! are those of the inode.
+//!
+//! The inode has the times and what is charged for it. Both targets execute them with
+//! `target::data`, an MDT under its lock of the file, in one transaction with the inode. The
+//! component has 1 MiB at most (`lod.*.dom_stripesize`), and half of that, a quarter and so on, as
+//! long as less of the medium is free than this share of its half. The host takes the locks, on one
+//! bit of the file (`DOM`): an open or a lookup gets it if it is free, and then size and times, an
+//! open also the data if they fit into its reply, or their end. Data on the MDT take no part in an
+//! exchange of layouts: only a copy without a name, which the migration of a file makes, may be
+//! exchanged with such a file, and if the copy is on OSTs, what was on the MDT goes. When such a
+//! file goes, clients drop its data from their caches.
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};

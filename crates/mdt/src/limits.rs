@@ -3,6 +3,12 @@
 //! The limits are in memory and in the store. As with the sums of what is used, a transaction changes them
 //! when it is applied, so transactions do not conflict. What somebody may have is compared
 //! with what is applied: changes that are under way at the same time may exceed a limit by their number.
+//!
+//! A change that gives files to a user, a group or a project is refused (EDQUOT) beyond the hard
+//! limit, or beyond the soft one after the grace. Changes of processes with CAP_SYS_RESOURCE and
+//! replays are not. Limits are compared with the sums that are applied, so that changes do not
+//! conflict; those under way at one time may exceed a limit by their number. OSTs know no limits:
+//! those of blocks are refused when they are set.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

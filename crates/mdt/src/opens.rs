@@ -1,4 +1,11 @@
 //! The files that clients have open.
+//!
+//! They are in memory: clients open them again after a restart. One handle of a file may be a
+//! *lease*: the lock manager calls it back for an open that writes, and the host says that it is
+//! broken before that open is executed. So a close that exchanges layouts, as `lfs migrate -n`
+//! does, comes before the other open or changes nothing. Orphans that were not opened again by the
+//! end of the recovery are removed. `Mdt::check` compares names, links, link counts, orphans and
+//! sums.
 
 use std::collections::BTreeMap;
 

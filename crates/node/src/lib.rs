@@ -17,6 +17,43 @@
 //! Pinged, Discovered, Notice -> report to the requester
 //! Crossing        -> report to an observer of the node
 //! ```
+//!
+//! # How a node is put together
+//!
+//! ```text
+//!   applications, RPC services          administrators
+//!    net::Service   (narrow handle)      net::Admin
+//!         │ batches ▲ events                │
+//! ────────┼─────────┼───────────────────────┼──────────────────────────────── driver (threads) or sim (virtual time)
+//!         ▼         │                       ▼
+//!    node::Node ── lnet::Lnet: connects  matching · peers and discovery · health · routing · credits
+//!                     │  ▲
+//!           SendRequest  Received, Completed, Sent, Path                          (vocabulary: crate lnd)
+//!                     ▼  │
+//!               node::Lnd: Socket(Socklnd) | Other(Box<dyn lnd::Lnd>)
+//! ```
+//!
+//! **LNDs.** `lnd` holds the values that LNet and a network driver (LND) exchange, and the trait
+//! `Lnd`. `node::Lnd` is an enum over the LNDs that exist, so that a message needs no dynamic call;
+//! a driver of another crate, such as the ideal one of the simulator, is boxed. The type of a NID's
+//! network selects the LND. The core names a received message (`RxId`) and not its connection: an
+//! LND may receive any number of messages on one connection at the same time.
+//!
+//! **Services.** A user of LNet is a service: it has a `ServiceId`, match entries at portals,
+//! descriptors, and one queue of events, which are handled one at a time and in order. Events of
+//! different services are handled in parallel. The layers below do not depend on a particular
+//! service. `post` takes a batch: attach an entry with its descriptor, bind and PUT, bind and GET,
+//! unlink. Each descriptor ends with exactly one event that is marked `unlinked`.
+//!
+//! **Services that are machines** implement `lnet::Service`: events, results of posts and times go
+//! in; posts, and requests to the host that do not concern LNet, come out. LNet's lock does not
+//! protect their state. `net::run_service` runs one over threads, `sim` in virtual time. LNet
+//! selftest is the first; an import, an export, a service partition and a lock namespace of RPC
+//! will be others.
+//!
+//! **Handles.** An application holds a `Service`, an administrator an `Admin`. Neither gives access
+//! to the machine, and no safe call of either can crash a node: an invalid argument is answered
+//! with an errno.
 #![forbid(unsafe_code)]
 
 mod admin;

@@ -11,6 +11,14 @@
 //!
 //! The management service changes them and serves their index; targets read it and make views. A view is
 //! found by NID, and an id by a map, each in logarithmic time.
+//!
+//! [`Nodemaps`] is a value that an administrator changes at the management service, stored and
+//! served as the records of its index, and made again by targets from these records. A target keeps
+//! what it has read, and asks for the `View` of a client by NID for each request: NIDs are in
+//! ordered ranges, ids in ordered maps, so both are logarithmic. Ids are mapped where requests
+//! become operations (`Mdt::caller`, `asked_in_fs`, `Ost::body`) and where replies are made
+//! (`request::attributes`); all between has ids of the file system. After a change a target asks
+//! for all locks back (`handle_revocation`), since clients have cached attributes with other ids.
 #![forbid(unsafe_code)]
 
 mod change;

@@ -25,6 +25,45 @@
 //! request that has waited longer than a client does is dropped.
 //!
 //! Spec: lnet-selftest §2 to §14.
+//!
+//! # Parts
+//!
+//! LNet selftest is a service like any other (`selftest`), and a pure machine. Its messages of a
+//! few bytes are sent from and received into the machine itself: they need no buffer. Only its bulk
+//! uses memory, named by `Span`, which its host allocates on request. The machine also requests the
+//! operations that it cannot do itself, and gets the results as inputs: the host compares data and
+//! reads clocks and sockets.
+//!
+//! ```text
+//! console   command ──► transactions ─┐                          ┌─ services: sessions, batches, tests, counters
+//!                                     ├─► RPCs ─► offers, PUTs ──┤
+//! test node batch ──► units ──────────┘      (portals 50 to 52)  └─ load: ping, bulk read and write
+//! ```
+//!
+//! **RPC.** A client posts memory for the reply, then its bulk, then sends its request. The RPC
+//! ends when request, reply and bulk are done, in any order, or when it failed and LNet has
+//! released all its memory. A server moves the bulk, then replies.
+//!
+//! **Shares** (`shares.rs`). A request from its service to the end of its reply, and an RPC of a
+//! unit, hold a share of a budget in bytes, by the NID of the other node. What finds no room waits
+//! with what else its peer has waiting, and peers take turns, so that one that answers nothing
+//! delays no other. Operations for requests are withdrawn when they are late, and transfers and
+//! lists of destinations with their session. `check.rs` compares the books with one another: in the
+//! tests after each input, counts in debug builds too.
+//!
+//! **Memory.** Data that are not checked use one buffer for all transfers. Good data are also sent
+//! from one buffer, which is never written. Only data that are received and checked have memory of
+//! their own, which is compared and overwritten with poison in one pass.
+//!
+//! **Console.** Its state belongs to the node and outlives each `lst`. A command is a transaction
+//! of parallel RPCs, one to each node; `lst` only parses arguments and prints answers. `lst run`,
+//! `--sweep` and `lst mesh` are scripts of the same commands.
+//!
+//! **Extension.** A kernel node answers a QUERY_STAT of kind `0x4655xxxx` as any other. A Fulmar
+//! node marks its reply in the two reserved words of the header and reports the RPCs since the
+//! start of the session (count, bytes, shortest, longest, 14 buckets of a histogram of latencies),
+//! the processor time of its process, and TCP's retransmissions. A console requests further buckets
+//! until there are none.
 #![forbid(unsafe_code)]
 
 mod api;

@@ -15,6 +15,56 @@
 //!
 //! A [`Target`] is one kind of server: it gets a [`Context`], through which its operations reach all
 //! of that.
+//!
+//! # Operations
+//!
+//! A `server::Targets` is the machine of all targets of a node: it contains the RPC service
+//! (`rpc::Server`) and the locks of each target (`ldlm::Namespace`), and is itself a service of
+//! LNet, which the driver and the simulator run. A request becomes an *operation*: an async
+//! function of its `Target`. The machine polls the operations, in the order in which they became
+//! ready, and does what they want:
+//!
+//! | an operation | by its `Context` |
+//! |---|---|
+//! | waits for a lock of its own, which ends when it is dropped | `lock` |
+//! | lets the lock manager answer a client's enqueue, also with a lock of the operation (intents) | `enqueue`, `replace` |
+//! | moves bulk data between the client and memory that is bounded for all and for each node (`Memories`) | `transfer` |
+//! | works with its storage, which may wait for a disk | `run` |
+//! | reads or changes a few keys of its store, which takes microseconds | `run_on_keys` |
+//! | reads some pages of an object, whose bytes go with the reply | `run_to_read` |
+//! | returns its answer: a reply, a reply whose change locks protect until the client has it (*difficult*), or none | |
+//!
+//! `Serving` opens the directories of the targets of a node, restores the exports of known clients
+//! and begins their recovery, and stops it all. A directory has the label that `mkfs` gave it
+//! (`storage`); that of `mkfs --mgs --mdt` has a directory for each of both. An MDT and an OST have
+//! a thread that makes them a part of their file system (`join`): it registers with the MGS and
+//! reports the start; an OST connects to MDT0000 for sequences of objects; an MDT follows the OSTs
+//! in the configuration. The networks whose NIDs are registered, and the other nodes that may run
+//! the target, are kept in its store (`placement`). It begins again when something is missing.
+//! Clients are served meanwhile.
+//!
+//! # Failures
+//!
+//! A failure concerns its target alone. A directory that cannot be used (missing, foreign, in use,
+//! of another version, damaged, read-only) is passed over; the node ends with status 1 only if no
+//! target is left. A store that ends takes its target with it: new requests get ENODEV, those under
+//! way no answer, so clients wait and replay as after a crash, until the target is stopped and
+//! started again, or the node is. `server::Devices` says what is served and why not, for the log,
+//! the service manager, `lctl dl` and `health_check`. A full disk ends nothing: what needs room
+//! gets ENOSPC, removals and the start of a target do not need any. `fulmar up` makes again nothing
+//! that was there: a missing part of its directory is an error. Its `--mount` is a client on the
+//! node of the servers, in a thread that tries until the targets have registered; it unmounts
+//! before they stop, so that what is cached reaches them.
+//!
+//! # Recorded conversations
+//!
+//! What kernel clients have sent to kernel servers is sent to the machine again, in its order and
+//! in virtual time, with the handles that ours gave. Each reply, callback and bulk transfer is
+//! compared with the recorded one, field by field (`tests/serving/recorded`); `known` lists what
+//! may be different and why, and an entry that explains nothing fails the tests. One recording is
+//! of an OST that joins: its MGS and MDT are ours, and ours is the OST that the recorded MDT
+//! connects to. `tests/serving/joining` is the other direction: an OST of ours joins the recorded
+//! MGS and MDT.
 // Targets have directories.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,29 @@
 //! Targets that are started and stopped while their node runs.
+//!
+//! The commands are `fulmar target start|stop`. `Serving` is a handle to them all; `Roster` lists
+//! what is served now, for the parameters, the changelogs, `lctl dl` and the administrator of the
+//! MGS, all by weak references. The number of a target (`TargetId`) is never used twice, so what
+//! comes late for a target that is gone (a commit, work that is done, a command of an operation)
+//! meets nothing.
+//!
+//! ```text
+//! start: open the directory ─► partitions of its kind, if they are the first ─► add: Starting ─► restore exports, recover ─► Open ─► join
+//! stop:  Stopping: ENODEV ─► leave the file system ─► operations end, 5 s at most ─► remove ─► commit ─► close the store: its lock is free
+//! ```
+//!
+//! A target that stops refuses everything with ENODEV, as one that is not there does, so clients
+//! keep what they have and connect again until it is back; they are *not* evicted, and stay on its
+//! disk. Operations that wait for locks are not waited for: no client can give those up any more.
+//! `Targets::remove` drops what is left of its operations with its locks;
+//! `rpc::Server::remove_target` takes its exports, callbacks, difficult replies and recovery, and
+//! answers what was under way with ENODEV, after LNet has released the memory of bulk data. What
+//! those had applied is on disk or is lost, as after a crash; the clients repeat it, and saved
+//! replies tell the difference. Partitions stay open when the last target of their kind is gone, so
+//! that clients get ENODEV at once. The thread that joins a file system, and those of the OSTs of
+//! an MDT, may be waiting for another server: `client::Interrupter` ends that, and they disconnect
+//! within 6 s. Each start is a start as any other: the next instance for the management service, a
+//! recovery of the clients that are on disk. All starts and stops are one after the other; what the
+//! other targets do does not wait for them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

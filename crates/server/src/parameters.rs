@@ -1,5 +1,13 @@
 //! The parameters of targets and of the node: as the files of a kernel node, and as an administrator has set
 //! them for good.
+//!
+//! What can be read and set of a target is a table of its crate (`Mdt::PARAMETERS`,
+//! `Ost::PARAMETERS`): names, and functions that read and write; `timing` has the timeouts that all
+//! targets of a node share. `Parameters` selects by patterns, for commands and for what an
+//! administrator has set for good: the thread of `join` reads the log of its target and that of all
+//! nodes, and applies what has changed. It keeps what it has read (`settings`), so that a restarted
+//! target has its parameters before its first client. Counters (`target::stats`) are the same for
+//! both kinds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

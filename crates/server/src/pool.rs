@@ -1,7 +1,22 @@
 //! The threads that do the work of operations, which may wait for a disk.
 //!
-//! A thread that has done a work takes the next one. Another thread is woken only for work that nobody is
-//! awake to take.
+//! A thread that has done a work takes the next one. Another thread is woken only for work that no
+//! awake thread takes.
+//!
+//! What both give is a `Work` for the machine's owner; the simulator does it at once. In the
+//! driver, threads do what may wait (`pool`): one that has done a work takes the next, and another
+//! is woken only for work that no awake thread takes. Changing threads twice costs more than a few
+//! keys, so work on keys is a job of the thread that called the machine (`net::Job`): without the
+//! machine's lock, all of a batch of events in a row, and their replies are one batch too. That
+//! thread also reads connections and must not wait; the check of a write, before its data are
+//! fetched, is one of these. So before each such work the store says whether it is quick
+//! (`Store::is_quick`): the last reads of its tree came from memory, and the running batch is not
+//! far behind the commits. If it is not, or if an MDT is changing data, the work goes to the
+//! threads. A read of up to 16 KiB is such a work too, if also the last short reads of objects came
+//! from memory and no data are being changed (`Store::is_quick_to_read`). One read that took long
+//! is forgotten after a few others, since a thread also loses its core now and then; reads that
+//! take long one after the other are remembered (`store`, `pace`). A reply that needs the disk
+//! waits for the commit of its batch (`durable`), and no thread does.
 
 use std::collections::VecDeque;
 use std::io;

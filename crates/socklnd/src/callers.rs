@@ -9,6 +9,23 @@
 //! This is a segmented LRU cache. *Unused* and *heard* connections are on probation, and only those
 //! give way. So new connections, however many, displace one another and not peers in use; and a
 //! newcomer always has a place, in which it is served until as many others have come after it.
+//!
+//! | segment | of the places | which connections | gives way |
+//! |---|---|---|---|
+//! | unused | a half, with the next | in their handshake, or of a peer that has sent no message yet | the address with the most, where up to three count as one; there and else the oldest |
+//! | heard | of that, up to a half | of peers that have sent messages, but have no protected place | the one that was heard longest ago |
+//! | protected | a half | of peers that have sent a message when a place was free, or after a second | none, until its peer has been idle for a second and another takes its place |
+//!
+//! So a flood of connections displaces itself. A newcomer has a place in any case, and is served
+//! until hundreds of others (of few descriptors: tens) have come after it. A peer opens three
+//! connections one after the other while its first message is under way: they do not displace one
+//! another. The listener pauses while the next to go has had less than 200 ms for its first
+//! message, unless its address is crowded: a message that is written just before the end of its
+//! connection is lost, and LNet waits for its answer until timeout. After a second in use it takes
+//! the protected place of the peer that has been idle for longest. A peer is idle when no message
+//! is queued, under way or unacknowledged and this node is not dialling it. All connections of a
+//! peer are closed together, as for any other reason (Spec: lnet-wire §5.7). It connects again with
+//! its next message; only a message that it writes at the same moment is lost.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

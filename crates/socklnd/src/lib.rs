@@ -46,6 +46,36 @@
 //! another address, so that unprivileged nodes, in containers and tests, can communicate.
 //!
 //! Spec: lnet-wire §3 to §6.
+//!
+//! # How a path fails and recovers
+//!
+//! A path is a local NID and a NID of a peer, with its connections. `Path` reports to the core that
+//! it is up, down or stalled.
+//!
+//! | event | detected by | effect |
+//! |---|---|---|
+//! | the local link or address goes down | netlink, within milliseconds | `handle_link`: connections of the NI are *retired*; messages that wait for one fail as locally dropped |
+//! | it is up again | the same | back-off is reset; connected peers are dialled at once; after an interruption of less than 2 s connections continue |
+//! | packets are lost | `TCP_INFO`, 2 to 3 s after a write | `handle_stalled`: the path's connections are retired, new ones tried every 4 s for a minute |
+//! | a connection ends, or accepts nothing for 50 s | the socket, a timer | it and its siblings are closed |
+//!
+//! No new message is sent on a retired connection. Written messages stay, since they may be in
+//! flight, and TCP delivers them if the path recovers: LNet cannot recognise a duplicate. Incoming
+//! data is read. The connection is used again when data moves on it while a new connection works.
+//! It is closed when neither happens for 200 s.
+//!
+//! A peer that limits its connections counts the retired ones, and refuses new ones. Its TCP may be
+//! silent for as long as the outage has lasted, but 16 s at most are waited for: if it is heard on
+//! one of them within that time and 3 s, all of that outage are used again, and nothing that it was
+//! sending is lost. Otherwise they are closed.
+//!
+//! # Long paths
+//!
+//! A connection that takes 10 ms or longer to open belongs to a long path. There the machine opens
+//! four of each bulk kind at once, before there is traffic: default windows carry 3 Gbit/s over 50
+//! ms then, and slow start is shorter. A socket there accepts 256 KiB that cannot be sent yet; what
+//! waits beyond that waits in the node, and goes by the connection that takes it first, so that a
+//! slow one delays no RPC.
 #![forbid(unsafe_code)]
 
 mod accept_nid;

@@ -42,6 +42,45 @@
 //!
 //! The same code runs in a directory ([`Store::create`], [`Store::open`]), over a [`SimulatedDisk`] that
 //! crashes by a seed, and with keys in memory ([`Store::memory`]).
+//!
+//! # Inside
+//!
+//! `store` is what the targets of a server stand on: transactions over ordered keys, and the data
+//! of objects. Both are a few files on a `Medium`, which is a directory or a simulated disk; keys
+//! are a tree of redb, or a map in memory. One suite of tests holds for all three.
+//!
+//! **Transactions** are optimistic values: what one has read is compared when it is applied, by the
+//! number of the last change of each group of keys (`versions`). It is merged into the running
+//! batch in memory, or leaves nothing. A batch is committed as one transaction of the tree after 50
+//! ms, at 8 MiB, or when a caller waits for its number. The store has no clock and no thread: `due`
+//! says when, and a `Committer` or the simulator calls `commit`. Values may contain the number of
+//! their transaction, since replies and last numbers of clients do.
+//!
+//! **Objects** have a row in the tree, with the number of their file and their size, and a sparse
+//! file. The row belongs to transactions. The bytes are written in place before the transaction is
+//! merged, and synced before its batch is committed. So that nothing committed is lost:
+//!
+//! * a removal, or a cut to nothing, drops the row only; a file that is written afterwards has
+//!   another number. The old one is removed after the commit;
+//! * a cut changes the size only, and the file is cut after the commit. What is behind the end
+//!   never counts: growth over it makes zeros first;
+//! * files of transactions that were lost are found by their numbers when the store is opened,
+//!   since the next number is committed too.
+//!
+//! **Failures.** A failed commit ends the store: a second sync could succeed without the data of
+//! the first. Opening a store syncs what an earlier process has left in the system's cache before
+//! it believes it; after a failed sync, which leaves a mark, everything is read from the disk
+//! again. A full medium is an answer to one transaction: a commit that finds no room takes the
+//! reserve, a file that only occupies blocks, and from then on only removals are accepted until it
+//! is whole again, or until removed keys have left enough room in the file of the tree, which does
+//! not shrink.
+//!
+//! **The simulated disk** keeps apart what is synced and what is not. A crash keeps a part of the
+//! latter: none, all, a prefix, or any sector in any of its states since the last sync. The tests
+//! crash the real code at any change, again during recovery, fill the disk and fail syncs. Then the
+//! store must equal the model at one transaction, none older than acknowledged; a byte may also be
+//! one that was written to its place since. Deliberate faults (a disk that ignores syncs of the
+//! keys, or of the data) show that the tests find them, and the tests count what they did.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,17 @@
 //! ready, so a run of the simulator is the same each time.
 //!
 //! The machine spawns and polls them where it handles its inputs: there is no thread and no clock.
+//!
+//! ```text
+//! machine   handle_input ──► spawn(operation) ──► poll until nothing is ready ──► poll_output
+//!                                 ▲                        │
+//!                                 └── wake ◄── reply, lock, work of a thread
+//! ```
+//!
+//! An operation is an async function over the state of its machine, which it uses between two
+//! awaits. It is woken by what the machine does (a reply, a lock) or by a thread that has done a
+//! work for it. `client` runs the operations of its users so, and `server` the requests to its
+//! targets. Which executor a program uses does not matter, since nothing but [`Tasks`] polls them.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -15,6 +15,10 @@
 //! }
 //! # Ok(()) }
 //! ```
+//!
+//! `rpc` finds the calls of a capture: a request, its retransmissions, early replies, replies and
+//! bulk data, by their match bits. `fulmar decode` prints them. The tests decode every message, log
+//! record, directory page and table of the captures and encode them to the same bytes.
 #![forbid(unsafe_code)]
 
 mod capture;

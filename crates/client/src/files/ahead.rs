@@ -2,6 +2,14 @@
 //!
 //! Programs read a directory and then look at its files in the order of the names, as `ls -l` does. One after the
 //! other they would wait for two round trips each: the attributes of those that follow are fetched meanwhile.
+//!
+//! The machine remembers the order of the names of 16 directories. Lookups in that order have those
+//! that follow looked up too, 32 at first and up to 512 as long as they are used, each with the
+//! size from its objects; 1,024 at once if reading the directory took 5 ms. A mount asks for the
+//! files of a listing in the same way (`listing`). So `ls -l` of 1,000 files waits for seven round
+//! trips, and on a long path for three and the growth of TCP's windows. Reading them one by one
+//! waits for two each, the open and the data, or for one if the data are on the MDT and come with
+//! the open (`inline`). A lookup under way is waited for, not repeated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,14 @@
 //! Changes of names. Spec: mdt-ost §7.6, §22.7.
+//!
+//! Changes give up the lock on what they change, so attributes are not cached after them; they are
+//! in the reply to a change, and to an open that creates a file. Before a change the attributes
+//! that were read last are enough, unless the owner decides whether it is allowed. With the
+//! attributes the lock on the layout may go: a change uses the layout that was cached when it
+//! began, as long as the objects are there, and asks for it at the same time if none was. A new
+//! time of the last write is sent to an object only if no write will carry it. It is not sent if
+//! the object has dirty data, none of them are being written, and its target cannot know a newer
+//! time: this client has created the file, has sent no time, and had the lock on the attributes
+//! until now.
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{

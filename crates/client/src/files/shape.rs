@@ -2,6 +2,18 @@
 //!
 //! That is remembered after the lock that protects it is gone: an MDT refuses new names in a stripe of a layout that
 //! has changed, and what is not found is looked for again after the directory was asked.
+//!
+//! A directory may have stripes on several MDTs, each of which is a directory there. Its attributes
+//! come with its layout, by which the hash of a name says its stripe: requests about the name go to
+//! the stripe, and its locks protect what is cached of names. The size and the number of links are
+//! those of all stripes, and its names are read from all of them and merged by their hashes, so a
+//! position is one hash. New names carry the version of the layout, which the MDT checks (ESTALE).
+//! While a directory moves, a name is looked for in its new stripe, in its old one and again in the
+//! new one; new names are made in the new one, after the old one was asked. With an unknown hash
+//! function all stripes are asked, and nothing is made. A file whose name is on another MDT is
+//! found by its FID (FLD); a change of both is sent to the MDT of the file that goes, or to the one
+//! that an MDT names in its refusal. A new directory is made by the MDT that the default layout of
+//! its parent says; if that is any, one is drawn.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

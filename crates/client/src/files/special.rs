@@ -3,6 +3,16 @@
 //!
 //! They are how programs on a mount, such as `lfs`, get and set what no other call of a file system has.
 //! Spec: mdt-ost §11.1, §22.11.
+//!
+//! Any file has those of the mount: its targets, how full each is, what a user uses there and
+//! whether it answers (`targets`), and its parameters (`tunables`, their texts in `figures`). So
+//! `lfs` and `lctl` on a mount need no connection of their own, and have the permissions of their
+//! process. `lctl get_param` asks every mount of the machine and its node, unless `--control` names
+//! the node. `llite.*.stats` counts the operations that reach the client (`operations`), not those
+//! that a kernel answers from its own cache; a write resets counters. Parameters are set by the
+//! superuser only, and until the mount ends; limits that a kernel's client has for each target are
+//! those of all OSTs of the mount, as its cache has one set of them. A file with a given layout is
+//! made by `mknod`, which gives it none, and then gets it by the attribute.
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{

@@ -1,4 +1,10 @@
-//! The RPCs of a mount, for who looks at them: a ring of lines that is there only as long as somebody reads it.
+//! The RPCs of a mount, for observers: a ring of lines that exists only as long as it is read.
+//!
+//! The RPCs are noted while a program reads the attribute `lustre.trace.N`, which is how `fulmar
+//! trace` sees them: a line for each that has ended, in a ring of 8,192, from the number N on. A
+//! reader that is too slow learns how many were dropped, and ten seconds after the last read the
+//! ring is gone; without it an RPC costs one comparison. Several programs may read at the same
+//! time, since each keeps its own place. Pings and connects are the import's own and are not noted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

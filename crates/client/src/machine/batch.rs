@@ -3,6 +3,12 @@
 //! Whoever looks up many names in advance requests all of them at the same moment. A target that executes batches gets
 //! them in few messages. It stops at the first one that fails or would have to wait: those that it has not executed
 //! are sent once more, each alone.
+//!
+//! Names that are looked up in advance at the same moment go to an MDT in few messages, about nine
+//! in each: so many fit beside the header, and need no bulk data. The MDT executes the parts one
+//! after the other, up to one that fails or would have to wait for a lock; the client then sends
+//! each of the others alone. What a user waits for is never a part of a batch: often it is a name
+//! that does not exist yet.
 
 use fulmar_base::Errno;
 use fulmar_ldlm::client::LockId;

@@ -6,6 +6,19 @@
 //!
 //! What a mask leaves out costs nothing: `tracing` asks the filters once for each place in the code, and
 //! again only after a change.
+//!
+//! Events of `tracing` go to standard error by their level, and those that the masks of a kernel
+//! node select are lines of a ring in memory, bounded in bytes, which `lctl dk` takes out. The
+//! masks are atomics; a filter answers once for each place in the code, and all are asked again
+//! when a mask changes, so what is left out costs one comparison, as without a ring. Messages have
+//! no such events: while a mask wants them, the node has an observer (`net::Admin::observe`, a
+//! `Tap` that comes and goes) that writes a line for each. What targets say of requests, locks,
+//! connections and configurations is in one file (`server::traced`): the end of the target of such
+//! an event is its type, such as `fulmar_server::ldlm::dlmtrace`. `client::machine::told` is the
+//! same for mounts: the process of a mount has a log and its parameters (`DebugLog`), which the
+//! mount shows as attributes of its files (`client::Process`) beside the parameters of the mount.
+//! `lctl` reads and sets those of the node and of all mounts of the machine, and merges their lines
+//! by time.
 
 mod files;
 mod kind;

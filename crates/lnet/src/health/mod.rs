@@ -9,6 +9,11 @@
 //! pop_due -> Target              a recovery ping is due
 //! ping_due, pinged, ping_ended   what becomes of the ping
 //! ```
+//!
+//! Health is a number of an NI or a peer's NID. `send_failed` decides which side is blamed and
+//! whether the message is sent again; `recovery` pings unhealthy NIs and NIDs, at growing
+//! intervals, until they answer. Links (`handle_link`), the administrator's switch
+//! (`set_ni_enabled`) and the path states that LNDs report (`handle_path`) are in `rail`.
 
 mod condition;
 #[cfg(test)]

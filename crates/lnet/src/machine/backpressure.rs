@@ -3,6 +3,9 @@
 //! Each request may leave a REPLY or an ACK behind, which waits for a credit of the peer. When too
 //! many wait, the next request of that peer stays on its connection, unread, until some have gone.
 //! So a connection keeps at most one request here, and a peer a bounded number of responses.
+//!
+//! When an interface has no credit left, its LND reports the messages that do not move, and others
+//! get their credits.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,5 +1,21 @@
 //! Which of our interfaces, and which of the peer's, carries a message.
 //! Spec: lnet-behaviour §8.4 to §8.6, §9.3, §10.1 to §10.6.
+//!
+//! `select` returns the local NI, the next hop and the NID for the header; `commit` assigns the
+//! message to them and `post` takes the credits. A message whose path fails before delivery returns
+//! to `launch`, and so to `select`, where the lowered health of the failed path makes another one
+//! win. No path is excluded explicitly.
+//!
+//! ```text
+//! source given (a response too)   that pair of NIDs; another pair of a multi-rail peer only if that one is known to be broken
+//! multi-rail peer                 the best network in common, there the best local NI, then the peer's best NID; a route if there is none
+//! other peer                      the NID as given, from the NI that the peer knows
+//! remote network                  the best usable route: UDSP, priority, hops, health and queue of the gateway, turn
+//! ```
+//!
+//! NIs and NIDs are compared by state (up first), then health, UDSP priority, credits, turn.
+//! Policies of the administrator are stored in the objects (`Policy`), so that no rule is evaluated
+//! for each message.
 
 use std::cmp::Reverse;
 

@@ -8,6 +8,28 @@
 //! take_buffer, give_back_buffer        messages in transit -> who holds a buffer from now on
 //! pop_due -> Timer                     a gateway is to be checked, a step is due
 //! ```
+//!
+//! # How a router works
+//!
+//! ```text
+//! header ──► router credit of the previous hop ──► buffer of its class ──► payload ──► select, credits, LND ──► all returned
+//!               (waits: connection not read)         (waits: the same)
+//! ```
+//!
+//! A message in transit is an ordinary message that also holds a `Transit`. The core names the
+//! buffers, and the owner allocates them when first needed (`Allocate`), reuses them last in first
+//! out, and frees them when routing is switched off. A pool is shared by lanes, one for each target
+//! NID: a lane may hold as many buffers as are free, so that any number of stopped receivers leaves
+//! some for the others. A returned buffer goes to the network, and there to the lane, that holds
+//! the fewest. A message is never forwarded back to the previous hop.
+//!
+//! **Gateways** are peers with routes. They are discovered every minute over each common network in
+//! turn; the state of their networks in the ping info decides which routes are usable. Any message
+//! from a gateway shows that it is alive.
+//!
+//! **Switching off.** `set routing 0` informs peers by the next ping and waits; `routing drain`
+//! pushes to them at once, forwards the messages in transit and is off after two seconds without
+//! traffic.
 
 mod config;
 mod gateways;

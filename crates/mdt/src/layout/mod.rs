@@ -1,5 +1,13 @@
-//! Layouts of files: what somebody wants, what is the default, and what becomes of both.
-//! Spec: mdt-ost §11.1 to §11.6.
+//! Layouts of files: requested ones, defaults, and what becomes of both. Spec: mdt-ost §11.1 to
+//! §11.6.
+//!
+//! Layouts are kept as clients read them. A requested layout is checked and becomes plans, one for
+//! each component; a plan becomes objects, from the host (`Objects::take`), when the component is
+//! needed: the first component at the creation, the others with the intent LAYOUT of a client that
+//! is about to write behind them. Components before that have objects too. The first component of a
+//! new file has the number 1, and each change of a layout has the next generation. After a restart
+//! a client repeats the layout that it had, which must have all objects of the layout on disk.
+//! Files have one mirror.
 
 mod change;
 mod composite;

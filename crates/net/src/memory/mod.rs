@@ -1,4 +1,16 @@
 //! Memory for payload: buffers, slices, and the lists of segments that descriptors cover.
+//!
+//! **The memory of a descriptor** is one buffer, a part of one, or a list of up to 4,096 segments
+//! of several, such as the pages of a 16 MiB bulk. The core has only its name and its length. A
+//! message carries at most 1 MiB of it.
+//!
+//! **A buffer** is page-aligned. A slice of it shares it; a read-only slice can be sent from by any
+//! number of descriptors and received into by none. `read_from` and `write_to` move a range of a
+//! file straight into or out of it (`preadv`, `pwritev`, with `O_DIRECT` where offset and length
+//! are aligned), and a payload goes between the socket and all its segments in one vectored call.
+//! Buffers of up to 64 KiB are pages of shared chunks (`places`): an allocator for any alignment
+//! takes a page more for each, and a system call. No Rust reference to the bytes is formed, since
+//! the kernel writes them while handles exist.
 
 mod buffer;
 mod file;

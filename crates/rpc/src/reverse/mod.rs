@@ -14,6 +14,14 @@
 //! The client is known by its export: the node of its last CONNECT, and the handle by which it knows
 //! the connection. There is nothing to connect: a client that does not answer within the limit is its
 //! target's concern. A call may be executed twice, if its first reply was lost.
+//!
+//! A server sends requests to its clients over their exports: to the node of the last CONNECT, with
+//! the client's handle of the connection. There is nothing to connect: a call is sent again until
+//! its reply, its limit, or the end of the export (`Task::Called`); what a client has not answered
+//! goes to its next connection at once. At most 512 calls of a client are under way, others wait
+//! and their limits do not begin: a node drops what exceeds its bound for one node, and that would
+//! be sent again only after a timeout. At a client node callbacks are the requests of a `Server`
+//! with the portal of callbacks, whose exports are the connections of its imports (`admit_server`).
 
 mod check;
 mod reply;

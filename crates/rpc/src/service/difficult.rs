@@ -3,6 +3,10 @@
 //! The host keeps its locks on what a request has changed, so that no other client builds on a change
 //! that a crash may undo while its own client does not even know it. The locks are kept until the
 //! client has acknowledged the reply, the transaction is on disk, or the client is gone.
+//!
+//! A *difficult* reply is about a change that is not on disk yet, and that locks of the host
+//! protect from other clients. The client acknowledges it by LNet. The host releases the locks when
+//! it has, when the change is on disk, or when the client is gone (`service::difficult`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -18,6 +18,23 @@
 //! The host executes requests, and answers each once, with [`Server::reply`] or
 //! [`Server::discard`]. Before that it may move bulk data, with [`Server::transfer`]. A CONNECT is
 //! executed by the host too: what it grants is in its reply.
+//!
+//! A server checks a request in the order of a kernel node (Spec: ptlrpc-ldlm-mgs §6.3). Some
+//! checks come at arrival: whether it is a request, of the present connection, with time to answer,
+//! and not in progress. The others come when its turn has come, since a reconnect or an eviction
+//! may have happened in between. The host executes it and answers once. A CONNECT goes to the host
+//! too, since a target may have to write down its clients. Pings, connects, cancels and recovery go
+//! first. Each request holds a place from its arrival to the end of its reply, and each node has
+//! its share of the places (SECURITY.md): when there is none, the request is dropped and counted,
+//! and its client sends it again. Nodes take turns in the queue, and one node has at most half of
+//! what is executed at once, a sixteenth while half of that is taken: a node whose bulk data never
+//! move leaves room for others.
+//!
+//! A reply with a transaction number, or to a request with a tag, is saved whole in the slot of its
+//! tag until the client says that it has it; a resent request is answered from there.
+//!
+//! **Targets and partitions** of a server come and go (`service::targets`); "The targets of a
+//! server" has the whole.
 
 mod arrive;
 mod begin;

@@ -8,6 +8,17 @@
 //!
 //! Transactions are replayed one at a time, in order. A number that no client has is skipped when every
 //! client that still replays has a later one waiting.
+//!
+//! The host gives the transaction numbers, and writes to disk with each transaction its client and
+//! its reply. After a restart it hands both to `Server::recover`, before it opens the target. The
+//! exports of the known clients exist again, with new handles, and expect their clients; unknown
+//! ones have to wait (EBUSY). A request of a recovering target that has passed all other checks is
+//! executed, refused or *held*. A held request keeps its place, gets early replies and takes its
+//! turn: transactions one at a time and in order once all clients are there, then locks, then the
+//! final pings, whose replies end the recovery. The end of the window evicts those that the others
+//! wait for, moves on by a minute, and has a hard limit. The host receives replays as ordinary
+//! requests with a transaction number, and the question whether versions are to be compared, since
+//! a client is missing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,4 +1,23 @@
 //! An MDT as a target: which locks its requests need, and how pages of directories move.
+//!
+//! # Locks
+//!
+//! The locks keep the caches of clients right. A lookup, an open and a change lock the *name*
+//! first: a hash of it is part of the resource, so two names of a directory do not wait for each
+//! other. Then a change of a directory has CW on its `UPDATE` bit, under which others change it
+//! too, and the file's bits that it changes in EX. The lock on the name and that on the file are
+//! kept until the client has the reply (*difficult* replies), so that no other client sees what a
+//! crash could undo. An intent that gives a lock takes it before it reads the attributes, and hands
+//! it over.
+//!
+//! Queues are first in, first out, so an operation also waits for locks that only wait, whatever
+//! their modes: what is compatible is no excuse for another order. All operations lock in one
+//! order: the lock of renames between directories, which go one by one; names, by their resources;
+//! directories, the one above first; files in them, directories first. A creation that had the
+//! directory before its name once waited for an open that had the name, which waited for the
+//! directory behind a `stat` of it, which waited for the creation (`tests/client/order`). Kernels
+//! sent such a `stat` after each change by another client, so two mounts that worked in one
+//! directory stopped.
 
 mod batch;
 mod intent;

@@ -6,6 +6,20 @@
 //!                                              │                    ▲
 //! MDT: take ◄── objects that nobody has ───────┘        keys of the store, when they are committed
 //! ```
+//!
+//! | key | value |
+//! |---|---|
+//! | `30` OST | the sequence of its objects for this MDT, and the last one that a file got |
+//! | `31` OST, number | something that the OST has to do: remove an object, or give it another owner |
+//!
+//! The thread creates objects ahead, 32 at first and twice as many whenever they run low, so that a
+//! creation takes one from memory. What a file got is in the transaction of the file; after a
+//! restart the objects above it are removed (orphan clean-up). Removals are keys of the transaction
+//! that removes the file. They are sent when that is on disk, and forgotten when the OST has them
+//! on disk, so no crash of either leaves an object without a file or a file without its object. A
+//! creation that finds no object waits until the thread says that there are some. OSTs that do not
+//! answer, or that the configuration has switched off, count for no stripe of a new file until they
+//! are connected again.
 
 mod link;
 mod records;

@@ -8,6 +8,10 @@
 //!
 //! It knows all NIDs, and the headers that nodes send to each other. It can neither send from
 //! another address than its own, nor hold up the packets of others.
+//!
+//! The option is `--hostile`. What such a host sends: forged sources, replayed handles, false ping
+//! info, half and damaged messages. They are not nodes: operations, faults and checkers are those
+//! of nodes only.
 
 mod forge;
 mod info;

@@ -15,6 +15,17 @@
 //!
 //! Bytes are in the write buffer from when the socket takes them until they are acknowledged, and
 //! in the read buffer until the node reads them.
+//!
+//! A connection moves bursts, not packets: a burst is what a socket gives its link at once, limited
+//! by window, congestion window and pacing. It passes its NIC, trunks and the remote NIC as a
+//! fluid, with separate times of head and tail, so that a megabyte is not stored and forwarded.
+//! Loss affects bursts with the probability of their packets; the window reacts as Reno, CUBIC or
+//! BBR do. What Linux adds without settings are options (`Tcp::linux`), each a small machine: a
+//! smaller window after an idle time, HyStart by delay and by trains of acknowledgements, buffers
+//! that grow (`autotune`), delayed acknowledgements (`delay`), and writers that wait until a third
+//! of a full send buffer is free. Swarms run without them, `sim path` with them. A burst is at most
+//! an eighth of the window and of the shortest queue, and a sixteenth of a round trip: there are
+//! few events on a long path, and acknowledgements are still frequent enough.
 
 mod autotune;
 mod congestion;
