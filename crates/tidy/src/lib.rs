@@ -3,6 +3,16 @@
 //! Each rule is a function from sources to [`Finding`]s and has a test that makes it fail. The
 //! tests in `tests/repository.rs` apply the rules to this repository. Exceptions are listed in
 //! `exceptions.toml`, each with its reason.
+//!
+//! ```text
+//! crates      which crate may depend on which; what each manifest and root file has
+//! map         ARCHITECTURE.md: a row for each crate, in the order of the dependencies, and its size
+//! pages       each crate has a page; each file that a document names exists
+//! purity      no I/O in pure crates, `unsafe` only where it is listed;  offsets: byte order only in *-wire
+//! sizes       files of at most 600 lines, functions of 70
+//! words, phrases, spec      unfinished code, phrases that are not used, references to docs/spec
+//! licences    of all dependencies
+//! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -11,6 +21,7 @@ pub mod exceptions;
 pub mod licences;
 pub mod map;
 pub mod offsets;
+pub mod pages;
 pub mod phrases;
 pub mod purity;
 pub mod repository;

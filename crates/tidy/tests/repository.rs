@@ -4,7 +4,7 @@
 use fulmar_tidy::exceptions::Exceptions;
 use fulmar_tidy::source::Source;
 use fulmar_tidy::{
-    Finding, crates, licences, map, offsets, phrases, purity, repository, sizes, spec, words,
+    Finding, crates, licences, map, offsets, pages, phrases, purity, repository, sizes, spec, words,
 };
 
 fn require_none(rules: &[&'static str], found: Vec<Finding>) {
@@ -72,6 +72,35 @@ fn references_to_the_specification_resolve() {
 fn the_map_of_crates_is_complete() {
     let packages = crates::packages(&repository::metadata(&["--no-deps"]));
     require_none(&["map"], map::check(&repository::read(map::PATH), &packages));
+}
+
+#[test]
+fn the_map_of_crates_is_short() {
+    require_none(&["pages"], pages::check_map(&repository::read(map::PATH)).into_iter().collect());
+}
+
+#[test]
+fn every_crate_has_a_page() {
+    let is_root = |path: &str| {
+        let place = path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
+        place.is_some_and(|(_, rest)| rest == "src/lib.rs")
+    };
+    let texts = repository::texts();
+    let roots = texts.iter().filter(|(path, _)| is_root(path));
+    let found: Vec<_> = roots.filter_map(|(path, text)| pages::check_page(path, text)).collect();
+    require_none(&["pages"], found);
+}
+
+#[test]
+fn what_documents_name_exists() {
+    let root = repository::root();
+    check_texts(&["pages"], |path, text| pages::check_names(path, text, &root));
+}
+
+#[test]
+fn every_dependency_has_a_purpose() {
+    let list = repository::read(pages::DEPENDENCIES);
+    require_none(&["pages"], pages::check_dependencies(&repository::read("Cargo.toml"), &list));
 }
 
 #[test]
