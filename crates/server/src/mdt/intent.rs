@@ -191,8 +191,7 @@ impl<M: Memory> MdtTarget<M> {
             let done = this.mdt.open(&this.call(&asked));
             this.with_data(&asked, done, bits).0
         };
-        let reads_data = bits.has(InodeBits::DOM);
-        let mut done = self.clone().when_ready(&context, reads_data, execute).await?;
+        let mut done = self.clone().when_ready(&context, bits.has(InodeBits::DOM), execute).await?;
         drop((entries, broken));
         let is_open = done.disposition.has(Disposition::OPEN_OPEN);
         let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
