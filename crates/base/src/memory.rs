@@ -20,7 +20,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Takes `len` bytes off the front of the span.
+    /// Removes `len` bytes from the front of the span.
     ///
     /// # Panics
     /// If the span is shorter than `len`: a machine never takes more than the span has.

@@ -73,7 +73,7 @@ impl Checksum {
         Self::new(kind, ranges.iter().map(|range| (range.offset, range.len.into())))
     }
 
-    /// Takes the next data. What is behind the last range does not count.
+    /// Adds the next data. What is behind the last range does not count.
     pub fn update(&mut self, mut data: &[u8]) {
         while let Some((offset, left)) = self.ranges.get_mut(self.next)
             && !data.is_empty()
@@ -112,7 +112,7 @@ impl Checksum {
 }
 
 impl Sectors {
-    /// Takes data at an offset of the object.
+    /// Adds data at an offset of the object.
     fn update(&mut self, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
             let room = self.size - offset % self.size;

@@ -204,7 +204,7 @@ impl DebugLog {
         Self { log: Log::install("off"), node: OnceLock::new() }
     }
 
-    /// Takes the node whose messages the log may have.
+    /// Sets the node whose messages the log may have.
     pub fn observe(&self, node: fulmar_net::Admin) {
         let _ = self.node.set(node);
     }
@@ -226,7 +226,7 @@ impl DebugLog {
         self.log.write(node, name, value).map_err(|error| Errno(-error.errno))
     }
 
-    /// Takes the oldest lines, up to so many bytes.
+    /// Removes and returns the oldest lines, up to so many bytes.
     pub fn take(&self, room: usize) -> String {
         self.log.take_up_to(room)
     }

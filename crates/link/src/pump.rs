@@ -98,7 +98,7 @@ impl Sleep {
         Self { latency: Duration::ZERO, watched: Time::ZERO }
     }
 
-    /// Takes the lateness of a timer.
+    /// Records the lateness of a timer.
     fn was_late(&mut self, late: Duration) {
         self.latency = (self.latency * 7 + late.min(LATENCY_MAX)) / 8;
     }

@@ -153,7 +153,7 @@ impl Shaper {
         self.busy_until
     }
 
-    /// Takes a packet. The resulting runs cover it in order.
+    /// Handles a packet. The resulting runs cover it in order.
     ///
     /// # Panics
     /// If the train has no segments.

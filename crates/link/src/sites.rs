@@ -130,7 +130,7 @@ fn lock_of(locks: &Path, name: &str) -> PathBuf {
 struct Claim(File);
 
 impl Claim {
-    /// Takes the lock of a file, as `how` says.
+    /// Acquires the lock of a file, as `how` says.
     fn take(file: &Path, how: FlockOperation) -> io::Result<Self> {
         // Only root can hold it.
         let mut options = OpenOptions::new();

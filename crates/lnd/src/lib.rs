@@ -72,11 +72,11 @@ pub trait Lnd: fmt::Debug + Send {
     /// credit of the interface left. The LND goes on with that while there may be more of them.
     fn report_waiting(&mut self, now: Time, nid: Nid);
 
-    /// Takes the answer to [`Output::Received`]. [`Verdict::Reject`] ends the message without an
+    /// Handles the answer to [`Output::Received`]. [`Verdict::Reject`] ends the message without an
     /// [`Output::Completed`].
     fn handle_verdict(&mut self, now: Time, conn: ConnId, rx: RxId, verdict: Verdict);
 
-    /// Takes the new state of the link and the address of an interface.
+    /// Handles the new state of the link and the address of an interface.
     fn handle_link(&mut self, now: Time, nid: Nid, up: bool);
 
     /// Closes the connections with a peer, or with all if `peer` is [`Nid::ANY`].

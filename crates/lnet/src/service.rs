@@ -17,14 +17,14 @@ pub trait Service {
     /// What it requests of its host that LNet has no part in.
     type Request;
 
-    /// Takes an event of one of its descriptors, and the bytes that came with it.
+    /// Handles an event of one of its descriptors, and the bytes that came with it.
     fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>);
 
-    /// Takes the result of a post; `user` is that of its descriptor. A post that failed leaves
+    /// Handles the result of a post; `user` is that of its descriptor. A post that failed leaves
     /// nothing behind, and no event comes of it.
     fn handle_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>);
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     fn handle_timeout(&mut self, now: Time);
 
     /// Returns when to call [`Service::handle_timeout`] next, if at all.
@@ -55,7 +55,7 @@ pub struct Batch<R> {
 }
 
 impl<R> Batch<R> {
-    /// Takes what a service wants, up to its next request to the host. `None`: nothing.
+    /// Drains what a service wants, up to its next request to the host. `None`: nothing.
     pub fn take(service: &mut impl Service<Request = R>) -> Option<Self> {
         let mut batch = Self { ops: Vec::new(), users: Vec::new(), request: None };
         while batch.request.is_none() {

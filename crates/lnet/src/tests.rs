@@ -302,7 +302,7 @@ impl Script {
         self.lnet.handle_receive_done(self.now, rx, Ok(bytes.to_vec()));
     }
 
-    /// Takes the only verdict, which must be to receive.
+    /// Drains the only verdict, which must be to receive.
     fn sink(&mut self) -> (RxId, Sink) {
         let verdicts = self.verdicts();
         match verdicts[..] {

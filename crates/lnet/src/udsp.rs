@@ -121,7 +121,7 @@ impl Udsp {
         lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
     }
 
-    /// Takes a rule at `index`, or at the end. One that is there already keeps its place.
+    /// Adds a rule at `index`, or at the end. One that is there already keeps its place.
     pub(crate) fn add(&mut self, index: Option<usize>, rule: UdspRule) -> Result<(), Errno> {
         let rule = rule.checked()?;
         match self.rules.iter_mut().find(|known| known.has_criteria_of(&rule)) {

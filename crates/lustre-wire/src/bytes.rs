@@ -128,7 +128,7 @@ impl Content for Bytes {
 }
 
 impl Bytes {
-    /// Takes the rest of `r`.
+    /// Reads the rest of `r`.
     pub(crate) fn take_rest(r: &mut Reader<'_>) -> Self {
         let rest = r.rest();
         *r = Reader::new(&[], r.order());

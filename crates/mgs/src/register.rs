@@ -117,7 +117,7 @@ impl Mgs {
         Ok(Registered { reply, changed })
     }
 
-    /// Takes the start of a target.
+    /// Handles the start of a target.
     fn started(&mut self, info: &mut TargetInfo, nids: Vec<Nid>) -> Result<Vec<Changed>, Errno> {
         let (fs, kind) = subject(info)?;
         let index = u16::try_from(info.index).map_err(|_| Errno::EINVAL)?;

@@ -17,7 +17,7 @@ impl Alarm {
         *self = Self::NONE;
     }
 
-    /// Takes the next deadline of the machine. Returns for when a call is to be requested, if none is in time.
+    /// Sets the next deadline of the machine. Returns for when a call is to be requested, if none is in time.
     pub(crate) fn set(&mut self, next: Option<Time>) -> Option<Time> {
         let next = next.filter(|next| *next < self.0)?;
         self.0 = next;

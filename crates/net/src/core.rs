@@ -221,7 +221,7 @@ impl Core {
         Delivery::new(event, bytes, memory)
     }
 
-    /// Takes an event of a closed service. It is not handled, and the machine is notified at once.
+    /// Reports an event of a closed service as handled at once, since no handler gets it.
     fn not_handled(&mut self, now: Time, delivery: Delivery, actions: &mut Actions) {
         if let Some(done) = delivery.event.done {
             self.event_done(now, done);
@@ -242,7 +242,7 @@ impl Core {
         }
     }
 
-    /// Takes the results of earlier actions.
+    /// Handles the results of earlier actions.
     pub(crate) fn report(&mut self, now: Time, report: Report, actions: &mut Actions) {
         for (conn, flushed) in report.flushed {
             if conn.is_ended() {
@@ -272,7 +272,7 @@ impl Core {
         }
     }
 
-    /// Takes the result of a dial.
+    /// Handles the result of a dial.
     pub(crate) fn dialled(
         &mut self,
         now: Time,
@@ -289,7 +289,7 @@ impl Core {
         self.machine.handle_dialled(now, conn.id, result.map_err(DialError));
     }
 
-    /// Takes the end of a connection, as its socket reports it.
+    /// Handles the end of a connection, as its socket reports it.
     pub(crate) fn ended(
         &mut self,
         now: Time,
@@ -311,7 +311,7 @@ impl Core {
         unreported
     }
 
-    /// Takes what was `placed` where [`Next`] said, then `staged` bytes. Returns what to receive
+    /// Handles what was `placed` where [`Next`] said, then `staged` bytes. Returns what to receive
     /// next, and how many of the staged bytes the machine cannot use yet.
     pub(crate) fn received(
         &mut self,

@@ -24,7 +24,7 @@ impl<M> Messages<M> {
         self.asleep.swap(false, Ordering::SeqCst)
     }
 
-    /// Takes all messages.
+    /// Drains all messages.
     pub(crate) fn take(&self) -> Vec<M> {
         std::mem::take(&mut *self.messages.lock())
     }

@@ -61,7 +61,7 @@ impl Log {
 }
 
 impl Bucket {
-    /// Takes a line and returns how many were not written before it.
+    /// Counts a line and returns how many were not written before it.
     fn take(&mut self, now: Time) -> Option<u64> {
         let earned = now.since(self.refilled).as_secs() * PER_SECOND;
         if earned > 0 {

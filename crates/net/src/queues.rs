@@ -136,7 +136,7 @@ impl Queues {
         Some(Claim { service, handler: slot.handler.clone(), events })
     }
 
-    /// Takes a service back whose events are handled, and the emptied list of them.
+    /// Receives a service back whose events are handled, and the emptied list of them.
     pub(crate) fn release(&mut self, service: ServiceId, events: Vec<Delivery>) {
         debug_assert!(events.is_empty(), "all events are handled");
         self.busy -= 1;

@@ -156,7 +156,7 @@ impl Rx {
         }
     }
 
-    /// Takes `len` bytes that were received as `next` says.
+    /// Handles `len` bytes that were received as `next` says.
     fn take(&mut self, node: &Arc<Shared>, conn: &Arc<Conn>, len: usize, scratch: &Scratch) {
         match &mut self.next {
             Next::Pause => unreachable!("nothing is read while the machine pauses"),

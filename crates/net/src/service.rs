@@ -18,7 +18,7 @@ use crate::shared::Shared;
 /// A handler must not wait: the messages of its service, and perhaps of others, wait for it. It may
 /// post to the service.
 pub trait Handler: Send + Sync {
-    /// Takes all pending events; events that remain in the list are dropped. The acknowledgements
+    /// Handles all pending events; events that remain in the list are dropped. The acknowledgements
     /// of PUTs, and messages that were posted meanwhile, are sent when this has returned.
     fn handle(&self, service: &Service, events: &mut Vec<Delivery>);
 

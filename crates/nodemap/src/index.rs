@@ -234,7 +234,7 @@ impl Nodemap {
         }
     }
 
-    /// Takes a piece of the path of a fileset. Pieces come in any order.
+    /// Adds a piece of the path of a fileset. Pieces come in any order.
     fn take_piece(&mut self, number: u32, piece: &NodemapFilesetPart) {
         let path = &mut self.filesets.entry(number).or_default().path;
         let (at, text) = (usize::from(piece.number) * PIECE, piece.text.as_bytes());

@@ -83,7 +83,7 @@ impl Estimate {
         self.current
     }
 
-    /// Takes a measurement. Zero is none: it says that the peer has not measured.
+    /// Adds a measurement. Zero is none: it says that the peer has not measured.
     pub fn measure(&mut self, now: Time, seconds: u32) {
         if seconds == 0 {
             return;
@@ -179,7 +179,7 @@ impl Timeouts {
         sent + Duration::from_secs(seconds.into())
     }
 
-    /// Takes what a reply from the service at `portal` says: the server's `estimate`, and its
+    /// Applies what a reply from the service at `portal` says: the server's `estimate`, and its
     /// `service_time` of a request whose reply came `round_trip` after it.
     pub fn measure(
         &mut self,
@@ -206,7 +206,7 @@ impl Timeouts {
         self.search = (self.search() + Self::SEARCH_STEP).min(Self::SEARCH_MAX).max(self.network());
     }
 
-    /// Takes the end of the search. How long it was says nothing about the latency of the network,
+    /// Handles the end of the search. How long it was says nothing about the latency of the network,
     /// which the answer has measured: lost messages would make each later loss last longer.
     pub fn search_ended(&mut self) {
         self.search = 0;

@@ -107,7 +107,7 @@ impl Memory {
         Loan { span: Span { buffer, offset: 0, len }, kind: Kind::Poisoned }
     }
 
-    /// Takes back unused memory, with any contents.
+    /// Receives unused memory back, with any contents.
     pub(crate) fn give_back(&mut self, loan: Loan) {
         self.lent = self.lent.checked_sub(1).expect("only lent memory is returned");
         if loan.kind != Kind::Shared {
@@ -115,7 +115,7 @@ impl Memory {
         }
     }
 
-    /// Takes back memory that was checked, and so poisoned again.
+    /// Receives memory back that was checked, and so poisoned again.
     pub(crate) fn give_back_checked(&mut self, loan: Loan) {
         assert!(loan.is_checked(), "shared memory is not checked");
         if self.spares == SPARE_MAX {

@@ -125,7 +125,7 @@ impl Server {
         id.server_number().is_none_or(|number| self.operations.get(number).is_some())
     }
 
-    /// Takes back what a request held.
+    /// Releases what a request held.
     fn release(&mut self, client: &Client) {
         self.shares(client).give_back(client.from.nid, client.cost);
     }

@@ -152,7 +152,7 @@ impl<T> Shares<T> {
         None
     }
 
-    /// Takes back what an item held.
+    /// Releases what an item held.
     ///
     /// # Panics
     /// If its peer does not hold so much.
@@ -285,7 +285,7 @@ mod tests {
         Nid::small(Net::TCP, number)
     }
 
-    /// Takes for a peer until there is no more for it.
+    /// Acquires shares for a peer until there is no more for it.
     fn exhaust(shares: &mut Shares<u32>, peer: u32) -> usize {
         std::iter::repeat_with(|| shares.take(nid(peer), 1)).take_while(|given| *given).count()
     }

@@ -102,7 +102,7 @@ impl IdealNetwork {
         assert!(before.is_none(), "{buffer:?} of node {node} is allocated once");
     }
 
-    /// Takes a buffer away from a node, and returns its bytes.
+    /// Removes a buffer from a node, and returns its bytes.
     ///
     /// # Panics
     /// If there is no such buffer.

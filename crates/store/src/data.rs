@@ -36,7 +36,7 @@ pub trait Sink {
     /// What the system said.
     fn read_from(&mut self, file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64>;
 
-    /// Takes a copy, from a store that has no files.
+    /// Receives a copy, from a store that has no files.
     fn fill(&mut self, bytes: &[u8]);
 }
 

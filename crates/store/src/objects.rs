@@ -205,7 +205,7 @@ impl Store {
         }
     }
 
-    /// Takes an object alone. Its state is present.
+    /// Locks an object. Its state is present.
     pub(crate) fn lock_object<'o>(
         &self,
         object: &'o Object,

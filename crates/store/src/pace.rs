@@ -28,7 +28,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Takes how long a read took.
+    /// Records how long a read took.
     pub(crate) fn note(&self, took: Duration) {
         // Reads at the same time may count as one.
         let next = self.next.load(Ordering::Relaxed);

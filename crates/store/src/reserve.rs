@@ -44,7 +44,7 @@ impl Reserve {
         }
     }
 
-    /// Takes the room again, if there is enough. Returns whether the reserve is whole.
+    /// Allocates the room again, if there is enough. Returns whether the reserve is whole.
     pub(crate) fn refill(&self) -> bool {
         if !self.is_whole() && self.medium.room().is_ok_and(|room| room.free >= self.size) {
             let filled = self

@@ -107,7 +107,7 @@ impl Front {
         }
     }
 
-    /// Takes the running batch, which becomes the committing one.
+    /// Removes the running batch, which becomes the committing one.
     pub(crate) fn rotate(&mut self) -> Arc<Batch> {
         let mut batch = std::mem::take(&mut self.running);
         let numbers = Numbers { last: batch.last, next_file: self.next_file };

@@ -188,7 +188,7 @@ operations! {
     "parameter/set" parameter_set(ParameterSet) -> Vec<String> {
         Err(AdminError::unsupported("setting parameters"))
     };
-    /// Takes the lines of the debug log out of the memory of the node.
+    /// Removes and returns the lines of the debug log in the memory of the node.
     "debug/dump" debug_dump(DebugDump) -> Dumped { Err(AdminError::unsupported("the debug log")) };
     /// Writes a line into the log that an administrator can find again.
     "debug/mark" debug_mark(DebugMark) -> () { Err(AdminError::unsupported("the debug log")) };

@@ -98,7 +98,7 @@ impl CreditTable {
         }
     }
 
-    /// Takes a credit for a message and returns true, or lets it wait for one. `None`: there is no
+    /// Acquires a credit for a message and returns true, or lets it wait for one. `None`: there is no
     /// such interface any more.
     pub(crate) fn take(&mut self, account: Account, message: MessageId) -> Option<bool> {
         if let Account::Peer(id, len) = account {
@@ -107,7 +107,7 @@ impl CreditTable {
         Some(self.credits(account)?.take(message))
     }
 
-    /// Takes a credit back, and returns the waiting message that holds it from now on.
+    /// Receives a credit back, and returns the waiting message that holds it from now on.
     pub(crate) fn give_back(&mut self, account: Account) -> Option<MessageId> {
         if let Account::Peer(id, len) = account {
             self.peer_mut(id).queued_bytes -= HEADER_CHARGE + u64::from(len);

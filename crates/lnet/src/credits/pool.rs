@@ -41,7 +41,7 @@ impl Credits {
         self.min = self.current;
     }
 
-    /// Takes a credit for `message` and returns true, or puts it at the end of the queue.
+    /// Acquires a credit for `message` and returns true, or puts it at the end of the queue.
     pub(super) fn take(&mut self, message: MessageId) -> bool {
         self.current -= 1;
         self.min = self.min.min(self.current);
@@ -51,7 +51,7 @@ impl Credits {
         self.current >= 0
     }
 
-    /// Takes a credit back and returns the waiting message that holds it from now on.
+    /// Receives a credit back and returns the waiting message that holds it from now on.
     pub(super) fn give_back(&mut self) -> Option<MessageId> {
         self.current += 1;
         assert!(self.current <= self.max, "more credits came back than were taken");

@@ -180,7 +180,7 @@ impl Schedule {
         Self::Period { at: start + Duration::from_secs(second), end }
     }
 
-    /// Takes one matching message, and returns whether the rule fires.
+    /// Counts one matching message, and returns whether the rule fires.
     fn take(&mut self, now: Time, rule: &FaultRule, rng: &mut Rng) -> bool {
         match *self {
             Self::Always => true,
@@ -239,7 +239,7 @@ impl Rule {
         (failures != 0 || all) && self.rule.local == NidMatch::Any
     }
 
-    /// Takes one message, and returns whether the rule acts on it.
+    /// Counts one message, and returns whether the rule acts on it.
     pub(super) fn fires(&mut self, now: Time, header: &Header, rng: &mut Rng) -> bool {
         if !self.rule.matches(header) {
             return false;

@@ -153,7 +153,7 @@ impl Health {
         }
     }
 
-    /// Takes health away, and returns whether what peers are told has changed.
+    /// Lowers the health, and returns whether the ping info has changed.
     pub(crate) fn lower(&mut self, now: Time, target: Target, by: u32) -> bool {
         let value = self.value(target).saturating_sub(by);
         self.set(now, target, value)
@@ -226,7 +226,7 @@ impl Health {
         self.timers.set(target, at);
     }
 
-    /// Takes the recovery ping that was sent after `pings` others, if any could be.
+    /// Records the recovery ping that was sent after `pings` others, if any could be.
     pub(crate) fn pinged(&mut self, target: Target, ping: Option<MdId>, pings: u32) {
         if let Some(found) = self.get_mut(target) {
             found.ping = ping;

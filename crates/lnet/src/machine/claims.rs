@@ -118,7 +118,7 @@ impl Lnet {
         }
     }
 
-    /// Takes an event of such a ping.
+    /// Handles an event of such a ping.
     pub(super) fn verification_event(&mut self, now: Time, id: PeerNiId, event: OwnEvent) {
         let OwnEvent { md, kind, status, pair, bytes, .. } = event;
         let result = match (kind, status) {

@@ -163,7 +163,7 @@ impl Lnet {
         self.request(now, md, source, target, body).expect("the descriptor is new");
     }
 
-    /// Takes an event of the ping of a peer.
+    /// Handles an event of the ping of a peer.
     pub(super) fn discovery_ping_event(&mut self, now: Time, peer: PeerId, event: OwnEvent) {
         let OwnEvent { md, kind, status, pair, bytes, .. } = event;
         let answer = match (kind, status) {
@@ -177,7 +177,7 @@ impl Lnet {
         self.follow_peers(now);
     }
 
-    /// Takes an event of the push to a peer.
+    /// Handles an event of the push to a peer.
     pub(super) fn push_event(&mut self, now: Time, peer: PeerId, sequence: u32, event: OwnEvent) {
         let result = match (event.kind, event.status) {
             (EventKind::Send, Ok(())) => return,
@@ -224,7 +224,7 @@ impl Lnet {
         }
     }
 
-    /// Takes the ping info that a peer has pushed to us. It is answered by a push of our own,
+    /// Handles the ping info that a peer has pushed to this node. It is answered by a push of our own,
     /// without a ping.
     pub(super) fn push_received(&mut self, now: Time, from: Nid, bytes: &[u8], sent: u32) {
         let Some(peer) = self.peers.owner(from) else { return };

@@ -84,7 +84,7 @@ impl Lnet {
         true
     }
 
-    /// Takes a message off its path and sends it anew, from where its sender began.
+    /// Removes a message from its path and sends it anew, from where its sender began.
     fn send_again(&mut self, now: Time, id: MessageId) {
         self.counters.stats.resend_count += 1;
         let message = self.messages.live(id);
@@ -99,7 +99,7 @@ impl Lnet {
         }
     }
 
-    /// Takes a message off its path, so that it can be launched again.
+    /// Removes a message from its path, so that it can be launched again.
     pub(super) fn take_off_path(&mut self, id: MessageId) {
         let message = self.messages.live(id);
         let path = message.sending().expect("only what has a path leaves it");

@@ -11,7 +11,7 @@ use crate::api::{EventDone, MdId};
 use crate::matching::Operation;
 
 impl Lnet {
-    /// Takes the return of the handler of an event with [`Event::done`](crate::Event::done).
+    /// Handles the return of the handler of an event with [`Event::done`](crate::Event::done).
     pub fn handle_event_done(&mut self, now: Time, done: EventDone) {
         let id = MessageId(done.0);
         let Some(message) = self.messages.get(id) else { return };

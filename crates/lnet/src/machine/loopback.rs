@@ -22,7 +22,7 @@ pub(super) struct Copying {
 }
 
 impl Lnet {
-    /// Takes the end of an [`Output::Copy`].
+    /// Handles the end of an [`Output::Copy`].
     pub fn handle_copied(&mut self, now: Time, copy: CopyId) {
         let Some(Copying { sender, receiver, bytes }) = self.copies.remove(&copy) else { return };
         self.finalize_receive(now, receiver, Ok(()), bytes);

@@ -186,7 +186,7 @@ impl Message {
         self.transit.is_some() || !matches!(self.stage, Stage::Launched | Stage::Parked)
     }
 
-    /// Takes the message off its path. The header keeps the latest target, for the event.
+    /// Removes the message from its path. The header keeps the latest target, for the event.
     pub(super) fn leave_path(&mut self) {
         self.stage = Stage::Launched;
         if self.transit.is_none() {
@@ -226,7 +226,7 @@ impl Messages {
         MessageId(self.table.insert(place))
     }
 
-    /// Takes the memory of a message that has ended.
+    /// Reuses the memory of a message that has ended.
     pub(super) fn recycle(&mut self, mut message: Box<Message>) {
         if self.spare.len() < SPARE_MAX {
             message.payload = Payload::Empty;

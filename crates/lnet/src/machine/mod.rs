@@ -189,7 +189,7 @@ impl Lnet {
         machines.into_iter().flatten().min()
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(at) = self.poll_timeout().filter(|at| *at <= now) {
             if let Some(late) = self.matching.pop_late(at) {

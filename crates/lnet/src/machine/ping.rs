@@ -81,7 +81,7 @@ impl Lnet {
         md
     }
 
-    /// Takes an event of a ping that an administrator requested.
+    /// Handles an event of a ping that an administrator requested.
     pub(super) fn query_event(&mut self, query: QueryId, event: OwnEvent) {
         let Some((_, target)) = self.queries.get(&query).copied() else { return };
         let result = match (event.kind, event.status) {

@@ -11,7 +11,7 @@ use crate::health::{HEALTH_MAX, Target};
 use crate::peers::{PeerNiId, PeerState};
 
 impl Lnet {
-    /// Takes note that the link of an interface has come up or gone down.
+    /// Records that the link of an interface has come up or gone down.
     ///
     /// An interface without a link is used only if all are. What waits for it takes another path,
     /// and peers are notified.
@@ -62,7 +62,7 @@ impl Lnet {
         })
     }
 
-    /// Takes the state of the path from an interface to a NID of a peer, as its LND reports it.
+    /// Handles the state of the path from an interface to a NID of a peer, as its LND reports it.
     pub fn handle_path(&mut self, now: Time, ni: Nid, peer: Nid, state: PathState) {
         let Some(id) = self.peers.find(peer) else { return };
         match state {

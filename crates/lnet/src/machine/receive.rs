@@ -15,7 +15,7 @@ use crate::notice::Notice;
 use crate::peers::PeerNiId;
 
 impl Lnet {
-    /// Takes a header. Its verdict, which names the message, is among the outputs at once.
+    /// Handles a header. Its verdict, which names the message, is among the outputs at once.
     pub fn handle_received(&mut self, now: Time, received: Received) {
         let Received { conn, ni, from, header } = received;
         let rx = RxId(self.receiving.insert(None));
@@ -35,7 +35,7 @@ impl Lnet {
         self.settle(now);
     }
 
-    /// Takes a message that is for us, or for one whom we forward to.
+    /// Handles a message for a local NID, or one to forward.
     pub(super) fn take(&mut self, now: Time, arrival: Arrival, header: Header, sender: PeerNiId) {
         match header.target == arrival.ni || self.ni_of(header.target).is_some() {
             true if self.hold_request(arrival, &header, sender) => {}
@@ -44,7 +44,7 @@ impl Lnet {
         }
     }
 
-    /// Takes note of who sent a message, or says why it is dropped. Spec: lnet-behaviour §5.2.
+    /// Records who sent a message, or says why it is dropped. Spec: lnet-behaviour §5.2.
     fn admit(
         &mut self,
         now: Time,
@@ -111,7 +111,7 @@ impl Lnet {
         }
     }
 
-    /// Takes the end of a message: its payload is where the verdict said, or its connection died,
+    /// Handles the end of a message: its payload is where the verdict said, or its connection died,
     /// be that before the verdict, while it waited or halfway.
     ///
     /// The bytes are those of [`Sink::Inline`], none otherwise. After [`Verdict::Reject`] there is

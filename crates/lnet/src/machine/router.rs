@@ -102,7 +102,7 @@ impl Lnet {
         Some(buffer)
     }
 
-    /// Takes the memory of a message back.
+    /// Receives the memory of a message back.
     pub(super) fn keep_buffer(&mut self, class: usize, buffer: Option<BufferId>) {
         if let Some(buffer) = buffer {
             let freed = self.routing.keep_buffer(class, buffer);

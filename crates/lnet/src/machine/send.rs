@@ -77,7 +77,7 @@ impl Lnet {
         self.request(now, md, source, target, body)
     }
 
-    /// Takes note that an LND has finished with a message.
+    /// Records that an LND has finished with a message.
     pub fn handle_sent(&mut self, now: Time, message: MessageId, result: Result<(), SendError>) {
         let handed = self.messages.get(message).and_then(Message::sending);
         if !handed.is_some_and(|path| path.hold == Hold::Both) {
@@ -93,7 +93,7 @@ impl Lnet {
         self.settle(now);
     }
 
-    /// Takes note that an LND cannot move a message now: others may use the credit of the interface.
+    /// Records that an LND cannot move a message now: others may use the credit of the interface.
     pub fn handle_waiting(&mut self, now: Time, message: MessageId) {
         let Some(Stage::Sending(path)) = self.messages.get_mut(message).map(|one| &mut one.stage)
         else {
@@ -258,7 +258,7 @@ impl Lnet {
         self.matching.note_request(md, body, request, same_peer);
     }
 
-    /// Takes the credits that a message still lacks, and hands it over when it has both.
+    /// Acquires the credits that a message still lacks, and hands it over when it has both.
     ///
     /// A message that waited comes here again with the credit that it waited for: its deadline
     /// and its descriptor may have gone meanwhile, or itself, or it has left that path.
@@ -348,7 +348,7 @@ impl Lnet {
             && self.peers.ni(path.peer_ni).is_some_and(|next| !next.is_alive())
     }
 
-    /// Takes a message out of the queue that it waits in. It keeps the credit that it holds.
+    /// Removes a message from the queue that it waits in. It keeps the credit that it holds.
     pub(super) fn withdraw(&mut self, id: MessageId) {
         let message = self.messages.live(id);
         let path = message.sending().expect("only committed messages wait");

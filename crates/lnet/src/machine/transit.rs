@@ -19,7 +19,7 @@ use crate::peers::PeerNiId;
 use crate::routing::Routing;
 
 impl Lnet {
-    /// Takes a header that is for a node on another network.
+    /// Handles a header that is for a node on another network.
     pub(super) fn forward(&mut self, now: Time, arrival: Arrival, header: Header, from: PeerNiId) {
         self.routing.used(now);
         let transit = Transit {
@@ -36,7 +36,7 @@ impl Lnet {
         self.pass(now, id);
     }
 
-    /// Takes what a message still lacks, and lets its payload be received when it has all.
+    /// Acquires what a message still lacks, and lets its payload be received when it has all.
     ///
     /// A message that waited comes here again with what it waited for.
     pub(super) fn pass(&mut self, now: Time, id: MessageId) {

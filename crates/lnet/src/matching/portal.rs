@@ -141,7 +141,7 @@ impl Portals {
         }
     }
 
-    /// Takes the descriptor off its entry, and removes the entry if it was to go with it.
+    /// Removes the descriptor from its entry, and removes the entry if it was to go with it.
     pub(super) fn detach(&mut self, id: MeId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         entry.md = None;

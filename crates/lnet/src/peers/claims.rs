@@ -224,7 +224,7 @@ impl Peers {
         self.outputs.push_back(Output::Verify(id));
     }
 
-    /// Takes the end of the ping of a NID for its peer. A NID that has answered and not named that
+    /// Handles the end of the ping of a NID for its peer. A NID that has answered and not named that
     /// peer is a peer of its own.
     pub(crate) fn verification_ended(&mut self, id: PeerNiId, result: Result<(), Errno>) {
         let Some(ni) = self.ni_mut(id) else { return };

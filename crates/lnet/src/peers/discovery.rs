@@ -55,7 +55,7 @@ const BAD_INFOS_MAX: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Peers {
-    /// Takes what is known of this node.
+    /// Sets what is known of this node.
     pub(crate) fn set_own(&mut self, own: Own) {
         self.own = own;
     }
@@ -148,7 +148,7 @@ impl Peers {
         [retries.next(), claims.next(), self.late_pushes.next()].into_iter().flatten().min()
     }
 
-    /// Takes the passing of time, and returns a peer whose discovery can go on.
+    /// Handles the passing of time, and returns a peer whose discovery can go on.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<PeerId> {
         let Discovery { retries, claims, .. } = &mut self.discovery;
         let waiting = retries.pop_due(now).or_else(|| claims.pop_due(now));
@@ -224,7 +224,7 @@ impl Peers {
         }
     }
 
-    /// Takes the end of the ping of a peer, and returns ping info that is whole.
+    /// Handles the end of the ping of a peer, and returns ping info that is whole.
     pub(crate) fn ping_ended(
         &mut self,
         now: Time,
@@ -291,7 +291,7 @@ impl Peers {
         self.discovery.retries.set(peer, now + RETRY_DELAY);
     }
 
-    /// Takes the end of the push to a peer of our ping info with this sequence number.
+    /// Handles the end of the push to a peer of our ping info with this sequence number.
     pub(crate) fn push_ended(
         &mut self,
         peer: PeerId,
@@ -316,7 +316,7 @@ impl Peers {
         }
     }
 
-    /// Takes a push whose ping info cannot be used: the peer is pinged instead.
+    /// Handles a push whose ping info cannot be used: the peer is pinged instead.
     pub(crate) fn bad_push(&mut self, peer: PeerId, from: Nid, reason: &'static str) {
         self.outputs.push_back(Output::Notice(Notice::BadPingInfo { from, reason }));
         if let Some(found) = self.peer_mut(peer) {
@@ -374,7 +374,7 @@ impl Peers {
         if forgotten { self.delete(peer) } else { self.answer_claimants(peer) }
     }
 
-    /// Takes a peer out of discovery for good.
+    /// Removes a peer from discovery for good.
     pub(super) fn leave_discovery(&mut self, peer: PeerId) {
         self.discovery.active.remove(&peer);
         self.discovery.retries.clear(peer);

@@ -70,7 +70,7 @@ impl Peers {
         peer
     }
 
-    /// Takes the states of a peer's interfaces, and returns those that are new, with whether the
+    /// Applies the states of a peer's interfaces, and returns those that are new, with whether the
     /// interface is up.
     pub(crate) fn note_statuses(&mut self, peer: PeerId, info: &PingInfo) -> Vec<(PeerNiId, bool)> {
         let mut changed = Vec::new();

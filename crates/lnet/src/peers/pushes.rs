@@ -14,7 +14,7 @@ const IN_A_ROW: u32 = 8;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Peers {
-    /// Takes note of a push of a peer, and returns whether it may be used.
+    /// Records a push of a peer, and returns whether it may be used.
     pub(crate) fn may_use_push(&mut self, now: Time, peer: PeerId) -> bool {
         let Some(found) = self.peer_mut(peer) else { return false };
         let used_up = found.pushes_until.max(now) + INTERVAL;

@@ -95,7 +95,7 @@ impl Peers {
         }
     }
 
-    /// Takes a NID from its peer. Messages that hold its credits keep it alive, out of sight.
+    /// Removes a NID from its peer. Messages that hold its credits keep it alive, but it is not seen.
     pub(crate) fn remove_nid(&mut self, nid: Nid) {
         let Some(id) = self.nids.remove(&nid) else { return };
         let ni = self.ni_mut(id).expect("an index names what exists");

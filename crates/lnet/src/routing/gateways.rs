@@ -117,7 +117,7 @@ impl Routing {
         shared.get(checks.checked_rem(shared.len())?).copied()
     }
 
-    /// Takes the networks of a gateway, each with whether an interface there is up.
+    /// Records the networks of a gateway, each with whether an interface there is up.
     pub(crate) fn describe(&mut self, peer: PeerId, refuses: bool, nets: Vec<(Net, bool)>) {
         if let Some(gateway) = self.gateways.get_mut(&peer) {
             (gateway.refuses, gateway.nets, gateway.described) = (refuses, nets, true);

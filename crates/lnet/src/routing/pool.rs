@@ -119,7 +119,7 @@ impl Pool {
         granted
     }
 
-    /// Takes a buffer back and returns the messages that hold one from now on.
+    /// Receives a buffer back and returns the messages that hold one from now on.
     pub(super) fn give_back(&mut self, target: Nid) -> Vec<MessageId> {
         self.change(target, |lane| lane.held -= 1);
         let share = self.nets.get_mut(&target.net()).expect("a lane has a network");
@@ -154,7 +154,7 @@ impl Pool {
         }
     }
 
-    /// Takes the memory of a buffer back, or returns it to be freed if there is too much.
+    /// Receives the memory of a buffer back, or returns it to be freed if there is too much.
     pub(super) fn keep(&mut self, buffer: BufferId) -> Option<BufferId> {
         if self.allocated > self.limit {
             self.allocated -= 1;

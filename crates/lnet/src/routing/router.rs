@@ -191,7 +191,7 @@ impl Routing {
         self.pools[class].withdraw(message, target);
     }
 
-    /// Takes a buffer back, and returns the messages that hold one from now on.
+    /// Receives a buffer back, and returns the messages that hold one from now on.
     pub(crate) fn give_back_buffer(&mut self, class: usize, target: Nid) -> Vec<MessageId> {
         self.pools[class].give_back(target)
     }
@@ -210,7 +210,7 @@ impl Routing {
         }
     }
 
-    /// Takes the memory of a message back, and returns what is to be freed.
+    /// Receives the memory of a message back, and returns what is to be freed.
     pub(crate) fn keep_buffer(&mut self, class: usize, buffer: BufferId) -> Vec<BufferId> {
         let mut freed: Vec<BufferId> = self.pools[class].keep(buffer).into_iter().collect();
         if !self.forwards() {

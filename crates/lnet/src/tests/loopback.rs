@@ -9,7 +9,7 @@ fn attach(s: &mut Script, md: Md) {
     s.lnet.md_attach(s.now, SERVICE, me, md, Memory::Buffer).unwrap();
 }
 
-/// Takes the only copy and makes it.
+/// Drains the only copy and makes it.
 fn copy(s: &mut Script) -> (Payload, Sink) {
     let copies = s.take(|output| match output {
         Output::Copy { copy, from, to } => Some((*copy, from.clone(), *to)),

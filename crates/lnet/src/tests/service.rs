@@ -10,7 +10,7 @@ fn room(len: u64) -> Md {
     posted(len, MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE))
 }
 
-/// Takes what the services are told.
+/// Drains the events of the services.
 fn told(lnet: &mut Lnet) -> Vec<(Event, Vec<u8>)> {
     let mut told = Vec::new();
     while let Some(output) = lnet.poll_output() {

@@ -91,7 +91,7 @@ wire_struct! {
 }
 
 impl<'a> Plain<'a> {
-    /// Takes a container of the flavor plain apart.
+    /// Unwraps a container of the flavor plain.
     ///
     /// # Errors
     /// If a buffer is not valid.

@@ -75,7 +75,7 @@ fn class_of(len: usize) -> (usize, usize) {
 impl Class {
     const NEW: Self = Self { chunks: BTreeMap::new(), with_room: BTreeSet::new() };
 
-    /// Takes a place; returns whether it was used before. `None`: there is no memory.
+    /// Allocates a place; returns whether it was used before. `None`: there is no memory.
     fn take(&mut self, place_len: usize) -> Option<(NonNull<u8>, bool)> {
         let at = match self.with_room.last() {
             Some(at) => *at,
@@ -104,7 +104,7 @@ impl Class {
         Some(at)
     }
 
-    /// Takes a place back; returns a chunk that nobody needs.
+    /// Receives a place back; returns a chunk that is not needed any more.
     fn give_back(&mut self, start: NonNull<u8>, place_len: usize) -> Option<NonNull<u8>> {
         let place = start.addr().get();
         let (&at, chunk) = self.chunks.range_mut(..=place).next_back().expect("it has a chunk");

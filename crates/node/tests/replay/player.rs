@@ -194,7 +194,7 @@ impl<'a> Player<'a> {
         assert!(self.routes.is_empty(), "never configured: {:?}", self.routes);
     }
 
-    /// Takes out what a kernel node does not do: one ping of each NID that a peer has only listed,
+    /// Removes what a kernel node does not do: one ping of each NID that a peer has only listed,
     /// and one connection for it.
     fn expect_verification(&mut self) {
         let peers = self.node.lnet().peers();

@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// Takes an event of a part.
+    /// Handles an event of a part.
     pub(super) fn handle_bulk_event(&mut self, now: Time, posted: Posted, event: &Event) {
         let result = match event.kind {
             EventKind::Unlink => Err(Errno::ECANCELED),

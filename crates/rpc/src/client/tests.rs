@@ -41,7 +41,7 @@ struct Posts {
 }
 
 impl Posts {
-    /// Takes the posts of the next transmission, and reports that they are done.
+    /// Drains the posts of the next transmission, and reports that they are done.
     fn take(client: &mut Client) -> Self {
         let posts = Self::next(client);
         client.handle_posted(NOW, posts.reply.user, Ok(MdId(posts.reply.user)));

@@ -40,7 +40,7 @@ impl Replies {
     /// The most slots of a client. Kernel servers grant 8, and clients use one more for closes.
     pub(super) const SLOTS_MAX: usize = 256;
 
-    /// Takes a request before it is executed. Only requests with a tag claim their slot.
+    /// Handles a request before it is executed. Only requests with a tag claim their slot.
     /// `in_order`: the client has promised that the XIDs of a slot increase.
     /// `is_replay`: it was executed before the target restarted. Replays may be older than what their
     /// slot has, and do not take it then.

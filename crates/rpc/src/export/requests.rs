@@ -38,7 +38,7 @@ impl Export {
         body.connection_count < self.connection_count
     }
 
-    /// Takes what a request says about earlier ones, and checks its own XID.
+    /// Applies what a request says about earlier ones, and checks its own XID.
     ///
     /// # Errors
     /// EPROTO if the client has said that it has the reply. Spec: ptlrpc-ldlm-mgs §6.5.
@@ -52,7 +52,7 @@ impl Export {
         }
     }
 
-    /// Takes a request whose XID is valid, which is not in progress, before it is executed.
+    /// Handles a request whose XID is valid, which is not in progress, before it is executed.
     /// Spec: ptlrpc-ldlm-mgs §6.6, §6.7.
     pub fn begin(&mut self, xid: u64, body: &Body) -> Verdict {
         let in_order = self.flags2.has(ConnectFlags2::INC_XID);

@@ -191,7 +191,7 @@ impl Exports {
         handle
     }
 
-    /// Takes the end of the recovery of a target.
+    /// Handles the end of the recovery of a target.
     pub fn recovered(&mut self, now: Time, target: TargetId) {
         for export in self.by_handle.values_mut().filter(|export| export.target == target) {
             export.part = Part::None;

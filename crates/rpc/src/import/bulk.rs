@@ -91,7 +91,7 @@ impl Import {
         Some(Bits { xid, reply, first, body: if has_bits { last } else { 0 } })
     }
 
-    /// Takes the end of the bulk data of a transmission: LNet does not use their memory any more.
+    /// Handles the end of the bulk data of a transmission: LNet does not use their memory any more.
     /// Each transmission with bulk data has one.
     pub fn handle_bulk(
         &mut self,

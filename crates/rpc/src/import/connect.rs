@@ -68,7 +68,7 @@ impl Import {
         Ok((reply.body, data))
     }
 
-    /// Takes a granted connection.
+    /// Handles a granted connection.
     fn connected(&mut self, now: Time, xids: &mut XidSource, body: &Body, data: ConnectData) {
         let verdict = self.verdict(body, &data);
         if let Verdict::Failed(errno) = verdict {
@@ -128,7 +128,7 @@ impl Import {
         }
     }
 
-    /// Takes the failure of an attempt to connect.
+    /// Handles the failure of an attempt to connect.
     pub(super) fn connect_failed(&mut self, now: Time, xids: &mut XidSource, errno: Errno) {
         if self.is_ending {
             return self.closed();
@@ -162,7 +162,7 @@ impl Import {
         }
     }
 
-    /// Takes a report of the management service that the target has restarted, and connects at once.
+    /// Handles a report of the management service that the target has restarted, and connects at once.
     /// `instance` is that of the target now, see [`ConnectData::instance`]. Spec:
     /// ptlrpc-ldlm-mgs §32.2.
     pub fn target_restarted(&mut self, now: Time, xids: &mut XidSource, instance: u32) {

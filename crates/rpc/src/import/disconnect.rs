@@ -33,7 +33,7 @@ impl Import {
             || matches!(self.handshake, Some(Handshake::Disconnect { is_idle: false, .. }))
     }
 
-    /// Takes the end of a disconnect, with or without an answer.
+    /// Handles the end of a disconnect, with or without an answer.
     pub(super) fn disconnected(&mut self, now: Time, xids: &mut XidSource) {
         match self.handshake {
             Some(Handshake::Disconnect { is_idle: true, .. }) => self.become_idle(now, xids),

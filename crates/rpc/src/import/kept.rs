@@ -96,7 +96,7 @@ impl Kept {
         entries.insert(key, kept);
     }
 
-    /// Takes note that a request is not kept any more.
+    /// Records that a request is not kept any more.
     fn forget(&mut self, kept: &KeptRequest) {
         self.keys.remove(&kept.id);
         if kept.data_len() > 0 {
@@ -105,7 +105,7 @@ impl Kept {
         }
     }
 
-    /// Takes a report of the last transaction on disk, and drops what needs no replay.
+    /// Handles a report of the last transaction on disk, and drops what needs no replay.
     pub(super) fn commit(&mut self, transno: u64) {
         if transno <= self.committed {
             return;

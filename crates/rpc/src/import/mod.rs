@@ -298,7 +298,7 @@ impl Import {
         }
     }
 
-    /// Takes a request, and sends it when the import is connected and few enough are in flight.
+    /// Handles a request, and sends it when the import is connected and few enough are in flight.
     pub fn request(&mut self, now: Time, xids: &mut XidSource, request: Request) -> RequestId {
         let is_lock_replay = request.is_lock_replay;
         let purpose = if is_lock_replay { Purpose::LockReplay } else { Purpose::Owner };
@@ -322,7 +322,7 @@ impl Import {
         id
     }
 
-    /// Takes what arrived in the room for the reply to a transmission.
+    /// Handles what arrived in the room for the reply to a transmission.
     pub fn handle_reply(
         &mut self,
         now: Time,
@@ -345,7 +345,7 @@ impl Import {
         }
     }
 
-    /// Takes the failure of a transmission: the target was not reached.
+    /// Handles the failure of a transmission: the target was not reached.
     pub fn handle_failure(
         &mut self,
         now: Time,
@@ -365,7 +365,7 @@ impl Import {
         }
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time, xids: &mut XidSource) {
         while let Some(timer) = self.pop_due(now) {
             match timer {

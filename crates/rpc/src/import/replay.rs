@@ -144,7 +144,7 @@ impl Import {
         }
     }
 
-    /// Takes the reply to a replay. A failure is one of the operation, which may have failed the first
+    /// Handles the reply to a replay. A failure is one of the operation, which may have failed the first
     /// time too.
     pub(super) fn replayed(
         &mut self,
@@ -200,7 +200,7 @@ impl Import {
         self.send_own(now, xids, Purpose::EndOfReplay);
     }
 
-    /// Takes the reply to the final ping: the target has recovered.
+    /// Handles the reply to the final ping: the target has recovered.
     pub(super) fn recovered(&mut self, now: Time, xids: &mut XidSource) {
         let version_failed = self.progress.version_failed;
         self.forget_recovery();

@@ -38,7 +38,7 @@ impl Import {
         }
     }
 
-    /// Takes an early reply: the server needs longer.
+    /// Handles an early reply: the server needs longer.
     fn handle_early(&mut self, id: RequestId, sent: Sent, arrival: Arrival<'_>) {
         if arrival.sent_len > arrival.bytes.len() {
             return;
@@ -64,7 +64,7 @@ impl Import {
         }
     }
 
-    /// Takes a complete reply.
+    /// Handles a complete reply.
     fn handle_answer(
         &mut self,
         now: Time,

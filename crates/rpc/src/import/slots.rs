@@ -32,7 +32,7 @@ impl Slots {
         Self { max: 1, has_tags: false, taken: BTreeSet::new(), untagged: 0, closes: 0 }
     }
 
-    /// Takes what the target grants: `max` slots with numbers, or `None`. Slots that are held stay.
+    /// Applies what the target grants: `max` slots with numbers, or `None`. Slots that are held stay.
     pub(super) fn set_max(&mut self, max: Option<u16>) {
         self.has_tags = max.is_some();
         self.max = max.unwrap_or(1).max(1);
@@ -44,7 +44,7 @@ impl Slots {
         held < usize::from(self.max) || self.has_tags && is_close && self.closes == 0
     }
 
-    /// Takes a slot: the free one with the lowest number.
+    /// Acquires a slot: the free one with the lowest number.
     ///
     /// # Panics
     /// If there is none.

@@ -55,7 +55,7 @@ impl Waiting {
         lane.insert(at, (place, id));
     }
 
-    /// Takes the first request of a lane that `may_go`.
+    /// Removes and returns the first request of a lane that `may_go`.
     pub(super) fn pop(&mut self, may_go: impl Fn(Lane) -> bool) -> Option<RequestId> {
         let heads = Self::LANES.into_iter().filter(|&lane| may_go(lane));
         let heads = heads.filter_map(|lane| Some((self.lanes[lane as usize].front()?.0, lane)));

@@ -229,7 +229,7 @@ impl Reverse {
         Some(active.export)
     }
 
-    /// Takes the reconnect of a client: what it has not answered is sent again at once, since what was
+    /// Handles the reconnect of a client: what it has not answered is sent again at once, since what was
     /// sent to its earlier connection may be lost.
     pub(crate) fn reconnected(&mut self, now: Time, handle: Handle, export: &Export) {
         let Some(client) = self.clients.get_mut(&handle) else { return };
@@ -253,7 +253,7 @@ impl Reverse {
         }
     }
 
-    /// Takes an event of one of its descriptors, and the bytes that came with it.
+    /// Handles an event of one of its descriptors, and the bytes that came with it.
     pub(crate) fn handle_event(&mut self, now: Time, event: &Event, bytes: &[u8]) {
         let user = event.user & !USER;
         let Some(&posted) = self.posted.get(user) else { return };
@@ -272,7 +272,7 @@ impl Reverse {
         }
     }
 
-    /// Takes the result of a post.
+    /// Handles the result of a post.
     pub(crate) fn handle_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>) {
         let user = user & !USER;
         let Some(posted) = self.posted.get_mut(user) else { return };
@@ -293,7 +293,7 @@ impl Reverse {
         }
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {

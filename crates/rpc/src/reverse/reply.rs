@@ -8,7 +8,7 @@ use fulmar_lustre_wire::portal;
 use super::{CallId, Reverse, Sent, Timer};
 
 impl Reverse {
-    /// Takes what arrived in the room for the reply.
+    /// Handles what arrived in the room for the reply.
     pub(super) fn handle_reply(&mut self, now: Time, id: CallId, event: &Event, bytes: &[u8]) {
         let Some(active) = self.calls.get(id.0) else { return };
         let Some(sent) = active.sent else { return };
@@ -39,7 +39,7 @@ impl Reverse {
         self.end(now, id, result);
     }
 
-    /// Takes an early reply: the client needs longer.
+    /// Handles an early reply: the client needs longer.
     fn handle_early(&mut self, id: CallId, sent: Sent, bytes: &[u8]) {
         let Ok(early) = Message::decode(bytes) else { return };
         let Some(active) = self.calls.get(id.0) else { return };

@@ -23,7 +23,7 @@ enum Arrival {
 }
 
 impl Server {
-    /// Takes a message that arrived at a partition.
+    /// Handles a message that arrived at a partition.
     pub(super) fn handle_arrival(
         &mut self,
         now: Time,
@@ -168,7 +168,7 @@ impl Server {
         Arrival::Drop(Dropped::InProgress)
     }
 
-    /// Takes what a later transmission of a request in progress changes.
+    /// Applies what a later transmission of a request in progress changes.
     fn resend(&mut self, id: RequestId, message: &Message<'_>, deadline: Time, reply_to: ReplyTo) {
         let Some(pending) = self.requests.get_mut(id.0) else { return };
         pending.deadline = pending.deadline.max(deadline);

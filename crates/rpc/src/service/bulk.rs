@@ -119,7 +119,7 @@ impl Server {
         }
     }
 
-    /// Takes an event of an operation.
+    /// Handles an event of an operation.
     pub(super) fn handle_bulk_event(&mut self, now: Time, event: &Event) {
         let number = event.user & !BULK;
         let Some(operation) = self.transfers.operations.get_mut(number) else { return };
@@ -141,7 +141,7 @@ impl Server {
         }
     }
 
-    /// Takes the result of the post of an operation.
+    /// Handles the result of the post of an operation.
     pub(super) fn handle_bulk_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>) {
         let number = user & !BULK;
         let Some(operation) = self.transfers.operations.get_mut(number) else { return };

@@ -32,7 +32,7 @@ struct Reply {
 }
 
 impl Difficult {
-    /// Takes the reply to a request. Returns an earlier request with the same number, which is
+    /// Handles the reply to a request. Returns an earlier request with the same number, which is
     /// confirmed: a replay has taken its place.
     pub(super) fn insert(
         &mut self,

@@ -62,7 +62,7 @@ impl Queue {
         *self.class(is_urgent).running.entry(node).or_default() += 1;
     }
 
-    /// Takes the end of the execution of a request.
+    /// Handles the end of the execution of a request.
     ///
     /// # Panics
     /// If none of the node is executed.
@@ -151,7 +151,7 @@ impl Class {
         self.len += 1;
     }
 
-    /// Takes the first request of the next node of which fewer than `part` requests are executed. Few
+    /// Removes and returns the first request of the next node of which fewer than `part` requests are executed. Few
     /// nodes can have more than that at once, so that few are passed over.
     fn pop(&mut self, part: u32) -> Option<(Nid, RequestId)> {
         for _ in 0..self.turns.len() {

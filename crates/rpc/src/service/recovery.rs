@@ -188,7 +188,7 @@ impl Recovery {
         self.members.contains_key(&export)
     }
 
-    /// Takes a connect of any client: the window begins. One that is refused must not wait without end
+    /// Handles a connect of any client: the window begins. One that is refused must not wait without end
     /// for clients that are gone.
     pub(super) fn begin(&mut self, now: Time) {
         if self.began.is_none() {
@@ -197,7 +197,7 @@ impl Recovery {
         }
     }
 
-    /// Takes a client that has connected. `estimate`: the seconds that it expects the service to take.
+    /// Handles a client that has connected. `estimate`: the seconds that it expects the service to take.
     /// `first`: the first transaction that it will replay. `last_committed`: that of the target.
     pub(super) fn join(
         &mut self,
@@ -223,7 +223,7 @@ impl Recovery {
         }
     }
 
-    /// Takes a replay of the transaction `transno`.
+    /// Handles a replay of the transaction `transno`.
     ///
     /// # Errors
     /// EPROTO if the client has said that it has replayed everything.
@@ -249,7 +249,7 @@ impl Recovery {
         Ok(Turn::Held)
     }
 
-    /// Takes a lock replay.
+    /// Handles a lock replay.
     ///
     /// # Errors
     /// ENOTCONN if the client takes no part.
@@ -260,7 +260,7 @@ impl Recovery {
         Ok(Turn::Held)
     }
 
-    /// Takes a final ping.
+    /// Handles a final ping.
     ///
     /// # Errors
     /// ENOTCONN if the client takes no part.
@@ -271,7 +271,7 @@ impl Recovery {
         Ok(member.final_ping.replace(id).map_or(Turn::Held, Turn::Instead))
     }
 
-    /// Takes the end of a replay that was executed. `version_failed`: an object had another version.
+    /// Handles the end of a replay that was executed. `version_failed`: an object had another version.
     pub(super) fn ended(&mut self, now: Time, id: RequestId, version_failed: bool) {
         let Some(running) = self.running.remove(&id) else { return };
         if let Some(member) = self.members.get_mut(&running.export) {
@@ -281,7 +281,7 @@ impl Recovery {
         self.extend(now + Window::RECONNECT);
     }
 
-    /// Takes the end of an export. Returns its requests that wait, which end.
+    /// Handles the end of an export. Returns its requests that wait, which end.
     pub(super) fn leave(&mut self, export: Handle) -> Vec<RequestId> {
         let Some(member) = self.members.remove(&export) else { return Vec::new() };
         self.checks_versions |= !member.has_replayed;

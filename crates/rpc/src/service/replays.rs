@@ -159,7 +159,7 @@ impl Server {
         self.partitions[pending.partition].queue.end(pending.peer.nid, pending.is_urgent);
     }
 
-    /// Takes a client that has connected to a target that recovers.
+    /// Handles a client that has connected to a target that recovers.
     pub(super) fn join(&mut self, now: Time, connecting: &Connecting) -> bool {
         let Connecting { connect, export, .. } = connecting;
         let Some(found) = self.exports.get(*export) else { return false };
@@ -191,7 +191,7 @@ impl Server {
         self.forget(id);
     }
 
-    /// Takes the end of a request that the host has executed for a recovery.
+    /// Handles the end of a request that the host has executed for a recovery.
     pub(super) fn replay_ended(
         &mut self,
         now: Time,
@@ -205,7 +205,7 @@ impl Server {
         }
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub(super) fn expire_recoveries(&mut self, now: Time) {
         let recoveries = self.targets.recoveries();
         let late: Vec<Handle> =

@@ -15,7 +15,7 @@ use super::{Dropped, RequestId, Task};
 use crate::import::TargetKind;
 
 impl Server {
-    /// Takes the host's reply to a request, and sends it. The server fills in what it knows: times,
+    /// Sends the host's reply to a request. The server fills in what it knows: times,
     /// the last transaction on disk, and in a reply to a CONNECT the export.
     ///
     /// A reply with a transaction number, or to a request with a tag, is saved until the client has

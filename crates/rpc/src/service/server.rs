@@ -176,7 +176,7 @@ impl Server {
         this
     }
 
-    /// Takes a partition into use, and posts descriptors at its portals.
+    /// Opens a partition, and posts descriptors at its portals.
     pub(super) fn open_partition(&mut self, partition: Partition) {
         let PartitionConfig { request_max, ref portals, .. } = partition.config;
         assert!(request_max <= BUFFER_LEN, "{request_max} is too much");
@@ -270,7 +270,7 @@ impl Server {
         true
     }
 
-    /// Takes the removal of an export that its client did not end.
+    /// Handles the removal of an export that its client did not end.
     pub(super) fn evicted(&mut self, export: Handle, gone: &Export, why: Eviction) {
         self.end_work_of(export, gone);
         let (target, client) = (gone.target, gone.client);
@@ -333,7 +333,7 @@ impl Server {
         }
     }
 
-    /// Takes the acknowledgement of a reply.
+    /// Handles the acknowledgement of a reply.
     fn handle_ack(&mut self, user: u64) {
         let id = RequestId((user & !REPLY) >> 1);
         let pending = self.requests.get(id.0);

@@ -46,7 +46,7 @@ impl Shares {
         Self { bounds, nodes: BTreeMap::new(), whole: Held::default() }
     }
 
-    /// Takes a place for a request of `len` bytes, if there is one.
+    /// Acquires a place for a request of `len` bytes, if there is one.
     pub(super) fn take(&mut self, node: Nid, len: u32, is_urgent: bool) -> bool {
         let (bounds, whole) = (&self.bounds, self.whole);
         let held = self.nodes.get(&node).copied().unwrap_or_default();

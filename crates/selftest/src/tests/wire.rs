@@ -459,7 +459,7 @@ impl Machine {
         assert!(old.is_none(), "{match_bits:#x} is offered twice");
     }
 
-    /// Takes the offer that a message matches.
+    /// Removes and returns the offer that a message matches.
     fn take_offer(&mut self, match_bits: u64, from: ProcessId, access: Access) -> Option<Offer> {
         let offer = self.offers.get(&match_bits)?;
         let allows = match offer.what {

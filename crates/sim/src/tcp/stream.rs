@@ -258,7 +258,7 @@ impl Stream {
 }
 
 impl Chunk {
-    /// Takes up to `limit` bytes, and returns whether that was the rest.
+    /// Removes up to `limit` bytes, and returns whether that was the rest.
     fn take(&mut self, limit: u64) -> (Segment, bool) {
         match &mut self.data {
             ChunkData::Bytes { bytes, start } => {

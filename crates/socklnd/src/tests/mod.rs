@@ -83,7 +83,7 @@ impl Script {
         outputs
     }
 
-    /// Takes the outputs, which must be only this one.
+    /// Drains the outputs, which must be only this one.
     #[track_caller]
     fn expect(&mut self, expected: Output) {
         assert_eq!(self.actions(), [expected]);
@@ -94,7 +94,7 @@ impl Script {
         assert_eq!(self.actions(), []);
     }
 
-    /// Takes the outputs, which must include this notice.
+    /// Drains the outputs, which must include this notice.
     #[track_caller]
     fn expect_notice(&mut self, expected: &Notice) -> Vec<Output> {
         let outputs = self.outputs();
@@ -238,7 +238,7 @@ impl Script {
         self.machine.send(self.now, request);
     }
 
-    /// Takes the only write, and reports that it is in the socket.
+    /// Drains the only write, and reports that it is in the socket.
     #[track_caller]
     fn written(&mut self) -> (ConnId, Vec<u8>) {
         let mut actions = self.actions();

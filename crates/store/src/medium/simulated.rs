@@ -168,7 +168,7 @@ impl State {
         }
     }
 
-    /// Takes pages, or fails as a whole.
+    /// Allocates pages, or fails as a whole.
     fn take(&mut self, pages: u64) -> io::Result<()> {
         let used = self.used + pages;
         if self.faults.capacity.is_some_and(|capacity| used * PAGE > capacity) {

@@ -49,7 +49,7 @@ impl Rig {
         self.server.check_invariants().unwrap();
     }
 
-    /// Takes the next operation, and posts it.
+    /// Removes and returns the next operation, and posts it.
     fn next_move(&mut self) -> Move {
         let one = match self.moves.pop_front().expect("there is an operation") {
             Op::Get { into: Bound::New(md, _), get } => {
@@ -86,7 +86,7 @@ impl Rig {
         self.bulk_event(one, EventKind::Unlink, 0, true);
     }
 
-    /// Takes the end of a transfer.
+    /// Handles the end of a transfer.
     fn transferred(&mut self) -> Result<u64, Errno> {
         match self.tasks.pop_front() {
             Some(Task::Transferred { result, .. }) => result,

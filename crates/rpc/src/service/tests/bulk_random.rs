@@ -72,7 +72,7 @@ impl Random {
         self.rig.send_unchecked(node(1), xid, &message);
     }
 
-    /// Takes what the server wants.
+    /// Does what the server wants.
     fn settle(&mut self) {
         self.rig.drain();
         loop {

@@ -313,7 +313,7 @@ fn step(rig: &mut Rig, rng: &mut Rng, exports: &mut Vec<Handle>, running: &mut V
     }
 }
 
-/// Takes the tasks of the host and the handles of replies.
+/// Drains the tasks of the host and the handles of replies.
 fn take(rig: &mut Rig, exports: &mut Vec<Handle>, running: &mut Vec<Request>) {
     for task in rig.tasks.drain(..) {
         if let Task::Execute(request) = task {

@@ -93,7 +93,7 @@ impl Rig {
         this
     }
 
-    /// Takes the outputs of the server, and checks its tables.
+    /// Drains the outputs of the server, and checks its tables.
     fn drain(&mut self) {
         while let Some(output) = self.server.poll_output() {
             match output {
@@ -162,7 +162,7 @@ impl Rig {
         sent
     }
 
-    /// Takes the next request for the host.
+    /// Removes and returns the next request for the host.
     fn request(&mut self) -> Request {
         match self.tasks.pop_front() {
             Some(Task::Execute(request)) => *request,

@@ -141,7 +141,7 @@ impl Host {
         }
     }
 
-    /// Takes the confirmation of a difficult reply.
+    /// Handles the confirmation of a difficult reply.
     pub(super) fn confirm(&mut self, request: RequestId) {
         match self.difficult.remove(&request) {
             Some(transno) => {
