@@ -173,7 +173,7 @@ impl Pair {
 
     fn judge(&mut self, end: End, header: &Header) {
         let Body::Put { match_bits, .. } = header.body else {
-            panic!("nobody sent {header:?}");
+            panic!("no node sent {header:?}");
         };
         self.last_rx += 1;
         let (side, rx, len) = (end.0, RxId(self.last_rx), header.payload_len);

@@ -23,7 +23,7 @@ pub(crate) fn watch(node: &Node, socket: &Path) -> io::Result<()> {
     let (node, socket) = (node.clone(), socket.to_owned());
     std::thread::Builder::new().name("fulmar-end".into()).spawn(move || {
         if let Err(failure) = node.wait() {
-            // There is nobody else to report it to.
+            // There is no other place to report it.
             let _ = write!(io::stderr(), "{}", Report(&failure));
             std::thread::sleep(GRACE);
             end(socket);

@@ -146,7 +146,7 @@ mod tests {
             ("10.0.0.[255-256]@tcp", "10.0.0.256@tcp"),
             ("10.0.0.1,10.0.0.2@tcp", "10.0.0.1,10.0.0.2@tcp"),
             ("2001:db8::1@tcp", "2001:db8::1@tcp"),
-            ("nobody", "nobody"),
+            ("nowhere", "nowhere"),
             ("", ""),
         ] {
             assert_eq!(expand(list), Err(ListError::Nid(nid.into())), "{list}");

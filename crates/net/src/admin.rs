@@ -165,7 +165,7 @@ impl Admin {
         self.change(|admin| admin.reset_peer_minima())
     }
 
-    /// Has `observer` see the messages of the node from now on; nobody if it is `None`. An observer that the
+    /// Has `observer` see the messages of the node from now on; `None` ends that. An observer that the
     /// node has had since its start ([`Options::tap`](crate::Options::tap)) stays.
     ///
     /// # Errors

@@ -326,7 +326,7 @@ impl Shared {
             actions = level.leave();
         });
         actions.dispatch |= more;
-        // Nobody waits for it before that, and each notification is a system call.
+        // No thread waits for it before that, and each notification is a system call.
         if self.end.is_set() {
             self.quiet.notify_all();
         }

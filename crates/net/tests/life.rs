@@ -1,4 +1,4 @@
-//! Nodes come and go, peers misbehave, and nobody else notices.
+//! Nodes come and go, peers misbehave, and no other node notices.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod common;

@@ -90,7 +90,7 @@ impl Property {
         };
         let id = |kind| match value.parse() {
             Ok(0) if kind != IdKind::Project => {
-                Err(NotUnderstood(format!("{name} is not 0: nobody would be root")))
+                Err(NotUnderstood(format!("{name} is not 0: no user would be root")))
             }
             Ok(id) => Ok(Self::Squash(kind, id)),
             Err(_) => Err(NotUnderstood(format!("{name} is a number, not {value:?}"))),

@@ -60,7 +60,7 @@ impl Selftest {
         );
         debug_assert!(
             self.server.next_sweep.is_some() || operations == 0,
-            "nobody searches {operations} operations for late ones"
+            "{operations} operations are not searched for late ones"
         );
     }
 

@@ -17,7 +17,7 @@ impl Store {
     /// transaction.
     ///
     /// # Errors
-    /// If the medium failed. The store has then ended: nobody can know what is on the medium, and a
+    /// If the medium failed. The store has then ended: what is on the medium is unknown, and a
     /// second attempt could succeed without the data of the first.
     pub fn commit(&self) -> Result<u64, StoreError> {
         let committed = self.commit_batch()?;
@@ -87,7 +87,7 @@ impl Store {
             why: error.to_string().into(),
         };
         {
-            // Under the lock, so that nobody misses it before waiting.
+            // Under the lock, so that no thread misses it before it waits.
             let _front = self.front();
             let _ = self.fenced.set(why.clone());
         }

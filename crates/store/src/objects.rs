@@ -18,7 +18,7 @@ const SHORT: usize = 16 << 10;
 /// The objects in use, each once, so that its lock is the lock of the object.
 pub(crate) struct Objects {
     table: Mutex<Table>,
-    /// How many are kept that nobody uses.
+    /// How many unused ones are kept.
     max: usize,
 }
 
@@ -63,7 +63,7 @@ impl Objects {
 }
 
 impl Table {
-    /// Drops the older half of the objects that nobody uses.
+    /// Drops the older half of the unused objects.
     fn evict(&mut self, max: usize) {
         let idle = self.objects.values().filter(|(object, _)| Arc::strong_count(object) == 1);
         let mut uses: Vec<u64> = idle.map(|(_, used)| *used).collect();

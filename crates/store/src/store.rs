@@ -173,7 +173,7 @@ impl Store {
         self.medium.room().map_err(|error| self.failed("read the free space", &error))
     }
 
-    /// Returns why the store has ended, if a commit has failed. It waits for nobody.
+    /// Returns why the store has ended, if a commit has failed. It does not wait.
     pub fn ended(&self) -> Option<&StoreError> {
         self.fenced.get()
     }

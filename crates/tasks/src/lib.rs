@@ -117,7 +117,7 @@ mod tests {
         }
         while tasks.poll() {}
         assert_eq!((tasks.len(), seen.lock().unwrap().len()), (3, 0));
-        // One that nobody will answer goes on too.
+        // One whose answer will never come goes on too.
         drop(senders.pop());
         senders.pop().unwrap().send(7).unwrap();
         senders.pop().unwrap().send(8).unwrap();

@@ -20,7 +20,7 @@ use super::server::Shared;
 
 /// The page.
 pub const PAGE: &str = include_str!("page.html");
-/// Nothing of elsewhere is loaded, and nobody shows the page in a frame.
+/// Nothing of elsewhere is loaded, and no other page shows this one in a frame.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

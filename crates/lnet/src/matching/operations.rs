@@ -153,8 +153,8 @@ impl Matching {
         let found = self.mds.get_mut(md).filter(|_| handle.interface == self.cookie);
         let found = found.filter(|found| !found.zombie && !found.passive);
         let found =
-            found.filter(|found| found.threshold != Some(0)).ok_or("nobody waits for it")?;
-        let request = found.request.ok_or("nobody waits for it")?;
+            found.filter(|found| found.threshold != Some(0)).ok_or("no operation waits for it")?;
+        let request = found.request.ok_or("no operation waits for it")?;
         let expected = if acknowledged.is_some() { request.put } else { request.get };
         let from_target = |nid: Nid| nid == header.source || may_answer(nid, header.source);
         if !expected || !(from_self || request.target.is_none_or(from_target)) {

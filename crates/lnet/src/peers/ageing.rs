@@ -1,4 +1,4 @@
-//! Which peers are forgotten. An unknown peer is one that nobody has configured and with which no
+//! Which peers are forgotten. An unknown peer is one that is not configured and with which no
 //! service has exchanged a message: it has pinged us, pushed to us, or was named by others.
 //!
 //! ```text

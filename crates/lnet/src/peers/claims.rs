@@ -378,7 +378,7 @@ mod tests {
         let mut peers = peers();
         let second = pinged(&mut peers);
         peers.park(MessageId(7), second).unwrap();
-        assert_eq!(says(&mut peers, nid(2), &[nid(3), nid(2)]), second, "nobody agrees yet");
+        assert_eq!(says(&mut peers, nid(2), &[nid(3), nid(2)]), second, "no NID agrees yet");
         assert_eq!((peers.step(second), peers.owner(nid(2))), (None, Some(second)));
         let first = asked(&mut peers, nid(3));
         let merged = peers.merge(NOW, first, nid(3), &decoded(&[nid(3), nid(2)]), KNOWN);

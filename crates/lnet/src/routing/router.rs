@@ -8,7 +8,7 @@
 //!
 //! A kernel node of 2.17 is in a state Starting for 110 s before it advertises that it forwards. Here
 //! messages are forwarded from the moment of the switch, and buffers are made as they are needed, so
-//! peers are told at once. Nobody loses a message by that: a node takes what comes through a router
+//! peers are informed at once. No message is lost by that: a node takes what comes through a router
 //! that it has a route by, whether it knows already that this router forwards or not.
 
 use std::time::Duration;

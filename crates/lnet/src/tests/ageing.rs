@@ -73,7 +73,7 @@ fn idle_unknown_peers_go_after_some_seconds_when_they_are_many() {
 fn unknown_peers_in_use_stay_and_the_next_one_is_refused() {
     let mut s = Script::new();
     for n in 0..32_768 {
-        // The REPLY is under way: nobody reports that it was sent.
+        // The REPLY is under way: the LND has not reported that it was sent.
         comes(&mut s, unknown(n), unknown(n), ping_body(0, 272));
         s.lnet.poll_output();
     }

@@ -105,7 +105,7 @@ fn a_rule_drops_one_message_of_each_window_in_silence() {
             match s.sink() {
                 (_, Sink::Discard { len: 30 }) => {
                     dropped += 1;
-                    assert_eq!((s.events(), s.sent()), (vec![], vec![]), "nobody hears of it");
+                    assert_eq!((s.events(), s.sent()), (vec![], vec![]), "no event, no message");
                 }
                 (_, Sink::Span(span)) => {
                     assert_eq!(span.len, 30);

@@ -246,7 +246,9 @@ impl Pair {
                 self.nodes[n].lnet.handle_receive_done(self.now, rx, Ok(inline));
             }
             Output::Verdict { verdict: Verdict::Wait, .. } => {}
-            Output::Verdict { verdict: Verdict::Reject, .. } => panic!("nobody broke the protocol"),
+            Output::Verdict { verdict: Verdict::Reject, .. } => {
+                panic!("no node broke the protocol")
+            }
             Output::Copy { copy, from, to } => {
                 let bytes = self.nodes[n].read(&from);
                 self.nodes[n].write(to, &bytes);
@@ -258,7 +260,7 @@ impl Pair {
                 }
             }
             Output::Event { event, .. } => self.handle_event(n, event),
-            Output::Allocate { .. } | Output::Release { .. } => unreachable!("nobody routes"),
+            Output::Allocate { .. } | Output::Release { .. } => unreachable!("no node routes"),
             Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
         }
     }

@@ -407,7 +407,7 @@ fn a_source_that_is_not_the_nid_of_its_connection_is_not_believed() {
         assert_eq!(s.sent(), []);
     }
     assert_eq!(s.lnet.stats().drop_count, 2);
-    assert!(s.lnet.peers().is_empty(), "nobody is remembered");
+    assert!(s.lnet.peers().is_empty(), "no peer is remembered");
 }
 
 #[test]

@@ -231,9 +231,9 @@ fn groups_accept_lists_of_nodes() {
 
     let script = vec![add_group("c"), add_nodes("c", &[1], nodes(vec![fine(1, ())]))];
     let err = "Ignore invalid id list 10.0.0.[3-1]@tcp\nSyntax error in \"10.0.0.[3-1]@tcp\"\n\
-               Ignore invalid id list nobody\nInvalid nid: nobody\n";
+               Ignore invalid id list nowhere\nInvalid nid: nowhere\n";
     let out = "10.99.0.1@tcp are added to session\n";
-    let line = "add_group c 10.0.0.[3-1]@tcp nobody 10.99.0.1@tcp";
+    let line = "add_group c 10.0.0.[3-1]@tcp nowhere 10.99.0.1@tcp";
     fails(line, script, 255, out, err, "numbers in brackets");
     let script = vec![(Command::AddGroup { group: "c".into() }, Err(Errno::EEXIST))];
     fails("add_group c x", script, 255, "", "group already exists\n", "another name");
@@ -318,7 +318,7 @@ fn groups_are_updated_silently() {
     fails("update_group -f c", script, 254, "", err, "lnetctl ping");
     let err = "Can't find group in current session\n";
     fails("update_group -f c", refresh(Err(Errno::ENOENT)), 255, "", err, "lst list_group");
-    fails("update_group c -r nobody", vec![], 255, "", "Invalid nid: nobody\n", "nobody");
+    fails("update_group c -r nowhere", vec![], 255, "", "Invalid nid: nowhere\n", "nowhere");
 }
 
 #[test]

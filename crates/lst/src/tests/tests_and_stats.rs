@@ -238,8 +238,8 @@ fn targets_are_nids_if_there_is_no_such_group() {
     };
     let script = vec![no_group(ids), sample(1), sample(2)];
     says(&format!("stat --count 1 {ids}"), script, &C.replace("of c", &format!("of {ids}")));
-    let err = "Failed to get count of nodes from nobody: No such file or directory\n";
-    fails("stat nobody", vec![no_group("nobody")], 255, "", err, "no group has this name");
+    let err = "Failed to get count of nodes from nowhere: No such file or directory\n";
+    fails("stat nowhere", vec![no_group("nowhere")], 255, "", err, "no group has this name");
     let script = vec![(Command::ShowGroup { group: "c".into() }, Err(Errno::ESRCH))];
     fails("stat c", script, 255, "", "No session exists\n", "lst new_session");
 }

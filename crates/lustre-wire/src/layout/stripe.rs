@@ -5,7 +5,7 @@ use super::{HashFlags, HashFunction, HashType, LmvMd};
 /// The stripes in which a name is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameStripe {
-    /// Nobody knows: the hash function is not known.
+    /// Unknown, as the hash function is.
     Any,
     /// The name is in this stripe, or nowhere.
     One(u32),

@@ -47,7 +47,7 @@ pub(super) fn take(len: usize) -> NonNull<u8> {
         handle_alloc_error(Layout::new::<[u8; CHUNK]>())
     };
     if was_used {
-        // SAFETY: the place has room for `len` bytes, and nobody else has it.
+        // SAFETY: the place has room for `len` bytes, and no other region has it.
         unsafe { ptr::write_bytes(start.as_ptr(), 0, len) }
     }
     start

@@ -118,7 +118,7 @@ pub(super) struct ReplyTo {
     pub(super) portal: u32,
     pub(super) match_bits: u64,
     /// Where a client without a connection waits for the reply instead, if its last one had
-    /// `REP_MBITS`, which nobody knows here.
+    /// `REP_MBITS`, which is not known here.
     pub(super) other_bits: Option<u64>,
     /// The match bits of the last part of the client's bulk data.
     pub(super) bulk_bits: u64,

@@ -77,7 +77,7 @@ impl Calm {
     }
 }
 
-/// Returns whether all addresses in a notice are of nodes, and none of a hostile host or of nobody.
+/// Returns whether all addresses in a notice are of nodes, and none of a hostile host or without a host.
 fn is_about_nodes(world: &World, notice: &Notice) -> bool {
     let text = notice.to_string();
     let words = text.split(|c: char| !c.is_ascii_digit() && c != '.');

@@ -89,7 +89,7 @@ impl HostileHost {
         }
     }
 
-    /// Acknowledges zero-copy messages that nobody sent.
+    /// Acknowledges zero-copy messages that no node sent.
     pub(super) fn acknowledge_nonsense(&mut self) {
         let Some(conn) = self.some_link() else { return self.dial_some() };
         let (one, other) = (self.rng.below(100), self.rng.u64());

@@ -56,7 +56,7 @@ impl HostileHost {
         all
     }
 
-    /// Draws a NID that nobody has, often on a network that it is not on.
+    /// Draws a NID that no node has, often on a network that it is not on.
     pub(super) fn nonexistent(&mut self) -> Nid {
         let number = *pick(&mut self.rng, &[0, 0, 1, 7]);
         Nid::small(Net::new(NetType::TCP, number), 0x0a63_0000 | self.rng.below(1 << 16) as u32)

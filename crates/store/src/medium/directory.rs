@@ -99,7 +99,7 @@ impl Directory {
         }
     }
 
-    /// Held while directories are created, so that nobody syncs a name in one without its own.
+    /// Held while directories are created, so that no name in one is synced without its own.
     fn unsynced(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }

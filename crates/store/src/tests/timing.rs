@@ -66,7 +66,7 @@ fn a_batch_is_due_at_once_when_somebody_waits_for_it() {
     assert_eq!(store.due(Time(100)), Some(Time(100)));
     store.commit().unwrap();
     put(&store, b"k", b"2");
-    assert!(store.due(Time(200)) > Some(Time(200)), "nobody waits for the second");
+    assert!(store.due(Time(200)) > Some(Time(200)), "no caller waits for the second");
     store.want(u64::MAX);
     assert_eq!(store.due(Time(200)), Some(Time(200)), "for all that was applied");
     store.commit().unwrap();

@@ -130,7 +130,7 @@ fn invalid_bytes_end_only_their_direction() {
     let said = [
         (FromActive, b"GET / HTTP/1.1".as_slice()),
         (FromPassive, &passive),
-        (FromActive, b"Host: nobody"),
+        (FromActive, b"Host: nowhere"),
         (FromPassive, &[0xc0, 0, 0]),
     ];
     let items = items(A, B, &said);

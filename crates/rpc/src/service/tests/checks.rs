@@ -26,7 +26,7 @@ fn a_client_connects_pings_and_disconnects() {
     assert_eq!(rig.stats().operations[&Opcode::OBD_PING].count, 2);
 }
 
-/// After a restart nobody knows whether a client had `REP_MBITS`: it waits at the number of its
+/// After a restart the server does not know whether a client had `REP_MBITS`: it waits at the number of its
 /// request, or at the match bits of its bulk data.
 #[test]
 fn a_client_that_is_not_known_gets_the_error_where_it_may_wait() {

@@ -53,7 +53,7 @@ fn a_removed_target_refuses_what_it_had_and_what_comes_and_the_others_go_on() {
     rig.send(node(3), 128, &connect_other("three"));
     rig.request();
     remove(&mut rig, other);
-    assert!(rig.tasks.is_empty(), "nobody is evicted");
+    assert!(rig.tasks.is_empty(), "no client is evicted");
     let statuses: Vec<_> = rig.sent.drain(..).map(|sent| sent.status()).collect();
     assert_eq!(statuses, [(Kind::ERROR, -19); 3]);
     assert_eq!(rig.ask(node(1), 1280, &ping(second)).status(), (Kind::ERROR, -107));

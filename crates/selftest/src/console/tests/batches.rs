@@ -52,7 +52,7 @@ fn a_test_needs_groups_whose_nodes_are_all_in_the_session() {
     let mut rig = Rig::with_groups(&[1, 2], &[3]);
     rig.run(Command::AddGroup { group: "empty".to_owned() }).unwrap();
     let from = |group| AddTest { from: group, ..AddTest::default() }.command();
-    assert_eq!(rig.run(from("nobody")), Err(Errno::ENOENT));
+    assert_eq!(rig.run(from("nowhere")), Err(Errno::ENOENT));
     assert_eq!(rig.run(from("empty")), Err(Errno::EINVAL));
     rig.node(2).alive = false;
     assert!(rig.run(Command::Stat { target: Target::Session, timeout: 3 }).is_ok());

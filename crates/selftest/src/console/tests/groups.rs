@@ -122,7 +122,7 @@ fn names_are_checked_and_bad_nodes_refused() {
     assert_eq!(add(&mut rig, &"g".repeat(31)), Ok(Reply::Done));
 
     let add = |group: &str, nodes| Command::AddNodes { group: group.to_owned(), nodes };
-    assert_eq!(rig.run(add("nobody", vec![nid(1)])), Err(Errno::ENOENT));
+    assert_eq!(rig.run(add("nowhere", vec![nid(1)])), Err(Errno::ENOENT));
     assert_eq!(rig.run(add("c", vec![Nid::ANY])), Err(Errno::EINVAL));
     assert_eq!(rig.run(add("c", vec!["fe80::1@tcp".parse().unwrap()])), Err(Errno::EINVAL));
     let crowd = (1..=NODES_MAX as u32 + 1).map(nid).collect();
