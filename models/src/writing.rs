@@ -4,7 +4,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::wakeup::Wakeup;
-use crate::write_queue::{Ended, WriteQueue};
+use crate::write_queue::{FlushEnd, WriteQueue};
 
 /// A connection: its queue and its socket.
 struct Conn {
@@ -34,7 +34,7 @@ impl Conn {
         Arc::new(Self { queue: WriteQueue::default(), socket, room: Wakeup::default() })
     }
 
-    fn flush(&self) -> Option<Ended<()>> {
+    fn flush(&self) -> Option<FlushEnd<()>> {
         self.queue.flush(
             |taken| {
                 assert!(!std::mem::replace(&mut taken.writer.0, true), "two threads write");
@@ -52,7 +52,7 @@ impl Conn {
                 Ok(full)
             },
             |_, ended| {
-                if ended == (Ended::Empty { closing: true }) {
+                if ended == (FlushEnd::Empty { closing: true }) {
                     self.socket.lock().unwrap().ends_reported += 1;
                 }
                 ended

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fulmar_control::config::{Diagnostic, Module, NodeConfig, Source};
-use fulmar_daemon::Checked;
+use fulmar_daemon::CheckReport;
 use fulmar_lnet_wire::Nid;
 use fulmar_net::Node;
 
@@ -105,7 +105,7 @@ pub(crate) fn run_as<T>(
 }
 
 /// Prints what a start would find.
-fn report(checked: &Checked) -> ExitCode {
+fn report(checked: &CheckReport) -> ExitCode {
     for note in &checked.notes {
         complain(&format!("fulmar: note: {note}\n"));
     }

@@ -211,8 +211,8 @@ impl Admin for FakeNode {
         selected.map(read).chain(given.into_iter().map(Ok)).collect()
     }
 
-    fn parameter_list(&self, _: ParameterList) -> Result<Vec<show::Listed>, AdminError> {
-        let listed = |name: &str| show::Listed {
+    fn parameter_list(&self, _: ParameterList) -> Result<Vec<show::ParameterName>, AdminError> {
+        let listed = |name: &str| show::ParameterName {
             name: vec![name.to_owned()],
             is_readable: true,
             is_writable: matches!(name, "nis" | "peers" | "stats"),

@@ -325,7 +325,7 @@ impl Admin for Daemon {
         Ok(self.shown_parameters(&request))
     }
 
-    fn parameter_list(&self, request: ParameterList) -> Result<Vec<show::Listed>> {
+    fn parameter_list(&self, request: ParameterList) -> Result<Vec<show::ParameterName>> {
         Ok(self.listed_parameters(&request))
     }
 

@@ -39,7 +39,9 @@ impl Daemon {
         let who = match (id, user) {
             (Some(id), _) => ChangelogUserId::Number(*id),
             (None, Some(name)) => ChangelogUserId::Name(name.clone()),
-            (None, None) => return Err(AdminError::new(Errno::EINVAL, "which user?")),
+            (None, None) => {
+                return Err(AdminError::new(Errno::EINVAL, "name a user, or its number"));
+            }
         };
         let deregistered = self.changelogs(device)?.deregister(device, &who);
         let id = deregistered.map_err(|errno| match errno {

@@ -9,7 +9,7 @@ use crate::{DaemonError, Host, cpts, fit_cpts, no_route};
 
 /// What a start of a node would find.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct CheckReport {
     /// What would keep it from starting.
     pub problems: Vec<DaemonError>,
     /// What it would leave out.
@@ -18,8 +18,8 @@ pub struct Checked {
 
 /// Compares a configuration with this machine: its interfaces, its CPUs, and the networks that a node
 /// can be on.
-pub fn check(config: &NodeConfig) -> Checked {
-    let mut checked = Checked { notes: config.unused(), ..Checked::default() };
+pub fn check(config: &NodeConfig) -> CheckReport {
+    let mut checked = CheckReport { notes: config.unused(), ..CheckReport::default() };
     let problems = config.problems(&Host).into_iter();
     checked.problems.extend(problems.map(|error| DaemonError::Resolve { error }));
     let count = match cpts(config) {
@@ -46,7 +46,7 @@ pub fn check(config: &NodeConfig) -> Checked {
     checked
 }
 
-fn check_peers(config: &NodeConfig, own: &[Nid], checked: &mut Checked) {
+fn check_peers(config: &NodeConfig, own: &[Nid], checked: &mut CheckReport) {
     for peer in &config.lnet.peers {
         if own.contains(&peer.primary) {
             checked.notes.push(format!("peer {} is this node itself", peer.primary));

@@ -59,7 +59,7 @@ use debug::Log;
 use networks::Networks;
 use targets::Hosting;
 
-pub use check::{Checked, check};
+pub use check::{CheckReport, check};
 pub use selftest::Selftest;
 
 /// Why a node does not run. The first line of the text describes the failure, a second one a

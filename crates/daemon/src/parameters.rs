@@ -8,7 +8,7 @@ use fulmar_control::api::{
     Admin, AdminError, GlobalSet, GlobalShow, ParameterList, ParameterSet, ParameterShow,
 };
 use fulmar_control::config::GlobalKey;
-use fulmar_control::show::{self, Listed, tables};
+use fulmar_control::show::{self, ParameterName, tables};
 use fulmar_lnet_wire::Nid;
 use fulmar_server::{Parameters, Unset};
 use fulmar_text::{integer, pattern};
@@ -37,26 +37,26 @@ impl Daemon {
     }
 
     /// Returns all names of which the patterns select the whole or the first parts.
-    pub(super) fn listed_parameters(&self, request: &ParameterList) -> Vec<Listed> {
+    pub(super) fn listed_parameters(&self, request: &ParameterList) -> Vec<ParameterName> {
         let targets = self.parameters();
         let is_set = |name: &[String]| targets.as_ref().is_some_and(|all| all.is_writable(name));
         let of_targets = targets.as_ref().map(|all| all.names()).unwrap_or_default();
         let of_node = self.nodemap_files().into_iter().chain(self.health_check());
         let names = of_targets.into_iter().chain(of_node.map(|one| one.name));
         let of_targets =
-            names.map(|name| Listed { is_readable: true, is_writable: is_set(&name), name });
+            names.map(|name| ParameterName { is_readable: true, is_writable: is_set(&name), name });
         let of_modules = if request.modules { self.of_modules() } else { Vec::new() };
-        let of_modules = of_modules.into_iter().map(|one| Listed {
+        let of_modules = of_modules.into_iter().map(|one| ParameterName {
             is_readable: true,
             is_writable: key_of(&one.name[0]).is_some(),
             name: one.name,
         });
-        let files = FILES.iter().map(|file| Listed {
+        let files = FILES.iter().map(|file| ParameterName {
             name: vec![file.name.to_owned()],
             is_readable: file.read.is_some(),
             is_writable: file.write.is_some(),
         });
-        let mut all: Vec<Listed> = of_targets.chain(of_modules).chain(files).collect();
+        let mut all: Vec<ParameterName> = of_targets.chain(of_modules).chain(files).collect();
         all.retain(|one| request.patterns.iter().any(|pattern| one.selected(pattern).count() > 0));
         all
     }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::evidence::{self, Host, LnetResult, PortOutcome};
-use crate::finding::{Check, Checked, Finding, Level, Measured, Needs, Place, Report, Target};
+use crate::finding::{
+    Check, CheckResult, Finding, Level, Measurements, Needs, Place, Report, Target,
+};
 use crate::judge::{self, Lines, PathNeed};
 use crate::measure::{self, Direction, Load, MtuResult};
 use crate::remote::{self, Examiner, RemoteError};
@@ -61,7 +63,7 @@ pub enum Progress<'a> {
     /// A check starts.
     Started(Check),
     /// A check is finished.
-    Finished(&'a Checked),
+    Finished(&'a CheckResult),
 }
 
 /// Longest time of the datagrams in each direction.
@@ -89,12 +91,12 @@ pub fn examine(options: &Options, progress: &mut dyn FnMut(Progress<'_>)) -> Rep
             Err(why) => (Vec::new(), Some(why)),
         };
         let took_ms = check_start.elapsed().as_millis() as u64;
-        let checked = Checked { check, took_ms, findings, not_examined };
+        let checked = CheckResult { check, took_ms, findings, not_examined };
         progress(Progress::Finished(&checked));
         checks.push(checked);
     }
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let worst = checks.iter().filter_map(Checked::worst).max().unwrap_or(Level::Ok);
+    let worst = checks.iter().filter_map(CheckResult::worst).max().unwrap_or(Level::Ok);
     let Examination { target, measured, local, remote, .. } = examination;
     Report {
         version: 1,
@@ -119,7 +121,7 @@ struct Examination<'a> {
     /// Why there is no server on the remote host.
     no_server: String,
     round_trip_us: f64,
-    measured: Measured,
+    measured: Measurements,
 }
 
 impl<'a> Examination<'a> {
@@ -133,7 +135,7 @@ impl<'a> Examination<'a> {
             examiner: None,
             no_server: String::new(),
             round_trip_us: 0.0,
-            measured: Measured::default(),
+            measured: Measurements::default(),
         };
         let nid: Option<Nid> = options.target.as_ref().and_then(|name| name.parse().ok());
         let name = options.target.as_ref().map(|name| match nid.and_then(|nid| nid.ip()) {

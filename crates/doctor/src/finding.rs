@@ -199,7 +199,7 @@ pub enum Needs {
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Checked {
+pub struct CheckResult {
     /// Which check.
     pub check: Check,
     /// Its duration, in milliseconds.
@@ -211,7 +211,7 @@ pub struct Checked {
     pub not_examined: Option<String>,
 }
 
-impl Checked {
+impl CheckResult {
     /// Returns the worst level; `None` without findings.
     pub fn worst(&self) -> Option<Level> {
         self.findings.iter().map(|finding| finding.level).max()
@@ -232,7 +232,7 @@ pub struct Target {
 /// All measurements; those that did not run are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub struct Measured {
+pub struct Measurements {
     /// The shortest round trip to the server on the remote host, in microseconds.
     pub round_trip_us: Option<f64>,
     pub names: Option<NamesResult>,
@@ -261,9 +261,9 @@ pub struct Report {
     /// The worst level of all findings.
     pub worst: Level,
     /// Every check, in order.
-    pub checks: Vec<Checked>,
+    pub checks: Vec<CheckResult>,
     /// The measurements.
-    pub measured: Measured,
+    pub measured: Measurements,
     /// The local host.
     pub local: Host,
     /// The remote host, if it runs the server.

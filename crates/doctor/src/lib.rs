@@ -33,4 +33,4 @@ pub mod remote;
 pub mod render;
 
 pub use examine::{Options, examine};
-pub use finding::{Check, Checked, Finding, Level, Place, Report};
+pub use finding::{Check, CheckResult, Finding, Level, Place, Report};

@@ -7,7 +7,7 @@ use fulmar_text::{
     printable_lines, right, wrap,
 };
 
-use crate::finding::{Check, Checked, Finding, Level, Report};
+use crate::finding::{Check, CheckResult, Finding, Level, Report};
 
 /// Width of the report, in columns.
 const WIDTH: usize = 100;
@@ -48,7 +48,7 @@ fn entries(report: &Report, level: Level) -> Vec<(Check, &Finding, bool)> {
 }
 
 /// Returns the progress line of a finished check.
-pub fn progress(checked: &Checked) -> String {
+pub fn progress(checked: &CheckResult) -> String {
     let worst = checked.worst();
     let worst_finding = checked.findings.iter().find(|finding| Some(finding.level) == worst);
     let (word, what) = match (worst, worst_finding) {
@@ -179,7 +179,7 @@ fn entry(check: Check, finding: &Finding, both: bool) -> String {
     text
 }
 
-fn not_examined(checks: &[Checked]) -> String {
+fn not_examined(checks: &[CheckResult]) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for checked in checks {
         let Some(why) = &checked.not_examined else { continue };
@@ -223,7 +223,7 @@ fn last(report: &Report) -> String {
 mod tests {
     use super::*;
     use crate::evidence::Host;
-    use crate::finding::{Measured, Place};
+    use crate::finding::{Measurements, Place};
     use crate::measure::{Direction, TcpRun};
     use crate::remote::StreamStats;
 
@@ -232,7 +232,7 @@ mod tests {
             "a sentence that is so long that it does not fit on one line after its check and place";
         let finding =
             Finding::new(Level::Warning, Place::Remote, long, "numbers\x1b[2J").remedy("do it");
-        let checked = |check, findings, not_examined| Checked {
+        let checked = |check, findings, not_examined| CheckResult {
             check,
             took_ms: 1500,
             findings,
@@ -260,7 +260,7 @@ mod tests {
                 checked(Check::Udp, vec![], Some("no server".into())),
                 checked(Check::Mtu, vec![], Some("no server".into())),
             ],
-            measured: Measured { tcp: vec![run], ..Measured::default() },
+            measured: Measurements { tcp: vec![run], ..Measurements::default() },
             local: Host { name: "a".into(), ..Host::default() },
             remote: None,
         }

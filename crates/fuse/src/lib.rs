@@ -1,7 +1,7 @@
 //! A FUSE mount of a Lustre file system: what the kernel asks is done by a [`FileSystem`].
 //!
-//! A thread that reads a request from the kernel decodes it and begins its operation. If that has to wait, one
-//! thread for all of them goes on with it, `Tasks`. None of them waits there: an operation ends with its reply.
+//! A thread that reads a request from the kernel decodes it and begins its operation. No thread
+//! waits for it: an operation ends with its reply.
 //!
 //! # What is cached
 //!

@@ -71,7 +71,7 @@ pub(crate) struct Pump {
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Woken {
+enum WakeCause {
     Readable,
     Otherwise,
 }
@@ -136,7 +136,7 @@ impl Pump {
                 readable = self.take(now)?;
                 continue;
             }
-            if self.wait(now, &mut sleep)? == Woken::Readable {
+            if self.wait(now, &mut sleep)? == WakeCause::Readable {
                 let woken = self.clock.now() - sleep.latency;
                 readable = self.take(woken.max(now))?;
             }
@@ -219,7 +219,7 @@ impl Pump {
     }
 
     /// Waits for a packet, for the time of one, or for the end.
-    fn wait(&self, now: Time, sleep: &mut Sleep) -> io::Result<Woken> {
+    fn wait(&self, now: Time, sleep: &mut Sleep) -> io::Result<WakeCause> {
         let due = self.store.next().map(|next| next.due);
         let early = sleep.early(now);
         let alarm = due.map(|due| due - early.unwrap_or_default());
@@ -229,12 +229,12 @@ impl Pump {
         ];
         let woken = match poll(&mut fds, alarm.map(|alarm| timespec(alarm.since(now))).as_ref()) {
             Ok(count) => count,
-            Err(Errno::INTR) => return Ok(Woken::Otherwise),
+            Err(Errno::INTR) => return Ok(WakeCause::Otherwise),
             Err(error) => return Err(error.into()),
         };
         // The read reports a removed device.
         if woken > 0 {
-            return Ok(Woken::Readable);
+            return Ok(WakeCause::Readable);
         }
         if let (Some(due), Some(alarm), Some(_)) = (due, alarm, early) {
             if alarm > now {
@@ -245,7 +245,7 @@ impl Pump {
             }
             sleep.watched = due;
         }
-        Ok(Woken::Otherwise)
+        Ok(WakeCause::Otherwise)
     }
 }
 

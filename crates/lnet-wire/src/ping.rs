@@ -86,9 +86,9 @@ impl PingInfo {
 
     /// Decodes info from `bytes`, which may be truncated.
     ///
-    /// Entries after the end of `bytes` are omitted; [`Decoded::size`] is the length of the
+    /// Entries after the end of `bytes` are omitted; [`DecodedInfo::size`] is the length of the
     /// complete info. Metadata is ignored.
-    pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<DecodedInfo, DecodeError> {
         let mut r = Reader::new(bytes, Order::Little);
         let magic = r.array("ping.magic")?;
         let Some(order) = Order::of_magic(magic, Self::MAGIC) else {
@@ -120,7 +120,7 @@ impl PingInfo {
                 decode_large(&mut r.sub("ping.large", room)?, &mut entries);
             }
         }
-        Ok(Decoded { info: Self { features, pid, sequence, entries }, size, order })
+        Ok(DecodedInfo { info: Self { features, pid, sequence, entries }, size, order })
     }
 
     /// Appends the info, in `order`, to `out`. Metadata is never written.
@@ -166,7 +166,7 @@ impl PingInfo {
 
 /// The result of [`PingInfo::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodedInfo {
     /// The info, as far as it was present.
     pub info: PingInfo,
     /// The length of the complete info in bytes; more than the input if that was truncated.

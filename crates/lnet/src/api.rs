@@ -297,7 +297,7 @@ pub struct Event {
     pub md: MdId,
     /// [`Md::user`].
     pub user: u64,
-    /// Whom the header addresses.
+    /// The process that the header addresses.
     pub target: ProcessId,
     /// Who began: the primary NID of the peer.
     pub initiator: ProcessId,

@@ -337,7 +337,7 @@ impl Script {
         self.verdicts();
     }
 
-    /// A peer pushes `info` to us and gets its ACK.
+    /// A peer pushes `info` to the node and gets its ACK.
     fn receive_push(&mut self, from: Nid, info: &PingInfo) {
         let bytes = bytes(info);
         let rx = self.receive_from(from, bytes.len() as u32, push_body());

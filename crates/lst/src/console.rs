@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fulmar_control::api::{AdminError, CallError, Client, Lst};
-use fulmar_selftest::console::{Answer, Command, Keyed};
+use fulmar_selftest::console::{Answer, Command, KeyedCommand};
 use thiserror::Error;
 
 use crate::Connect;
@@ -47,7 +47,7 @@ impl<'a> Remote<'a> {
 impl Console for Remote<'_> {
     fn ask(&mut self, command: Command) -> Result<Answer, CallFailure> {
         let client = self.client.get_or_insert_with(self.connect);
-        let keyed = Keyed { key: self.key, command };
+        let keyed = KeyedCommand { key: self.key, command };
         Ok(client.call(&Lst { keyed })?.answer)
     }
 }

@@ -7,7 +7,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_selftest::console::{NodeAnswer, Stats};
 
 use super::options::{Line, Opt};
-use super::targets::{self, Named};
+use super::targets::{self, NamedTarget};
 use super::tool::{Failure, Ran, Tool, failures};
 use super::{Key, Subcommand};
 
@@ -88,7 +88,7 @@ fn stat(tool: &mut Tool<'_>, line: &Line) -> Ran {
 /// The answers of the nodes of one operand.
 type Sample = Vec<NodeAnswer<Stats>>;
 
-fn sample(tool: &mut Tool<'_>, targets: &[Named], timeout: u32) -> Ran<Vec<Sample>> {
+fn sample(tool: &mut Tool<'_>, targets: &[NamedTarget], timeout: u32) -> Ran<Vec<Sample>> {
     targets.iter().map(|target| target.stats(tool, timeout)).collect()
 }
 

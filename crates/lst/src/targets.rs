@@ -8,16 +8,16 @@ use super::tool::{About, Ran, Tool, status};
 
 /// Nodes, with the name that the user gave.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct NamedTarget {
     pub(super) name: String,
     target: Target,
 }
 
 /// Resolves the operands. Scripts leave empty ones in place of an option: these are ignored.
-pub(super) fn resolve(tool: &mut Tool<'_>, operands: &[String]) -> Ran<Vec<Named>> {
+pub(super) fn resolve(tool: &mut Tool<'_>, operands: &[String]) -> Ran<Vec<NamedTarget>> {
     let mut all = Vec::new();
     for name in operands.iter().filter(|name| !name.is_empty()) {
-        all.push(Named { name: name.clone(), target: resolve_one(tool, name)? });
+        all.push(NamedTarget { name: name.clone(), target: resolve_one(tool, name)? });
     }
     if all.is_empty() { Err(status::USAGE) } else { Ok(all) }
 }
@@ -41,7 +41,7 @@ fn resolve_one(tool: &mut Tool<'_>, name: &str) -> Ran<Target> {
     }
 }
 
-impl Named {
+impl NamedTarget {
     /// Reads the counters of the nodes.
     pub(super) fn stats(&self, tool: &mut Tool<'_>, timeout: u32) -> Ran<Vec<NodeAnswer<Stats>>> {
         let about = About { object: "stat", failed: &format!("Failed to stat {}", self.name) };

@@ -111,34 +111,34 @@ fn distribute(tool: &mut Tool<'_>, line: &Line) -> Ran<(u32, u32)> {
 
 /// An error in the description of a test.
 #[derive(Debug, PartialEq, Eq)]
-struct Invalid {
+struct TestError {
     text: String,
     hint: Option<&'static str>,
 }
 
-impl Invalid {
+impl TestError {
     fn new(text: String, hint: &'static str) -> Self {
         Self { text, hint: Some(hint) }
     }
 }
 
 /// Parses the description of a test. `Unknow` and `postive` are spelled as in Lustre's tool.
-fn parse(name: &str, parameters: &[String]) -> Result<TestSpec, Invalid> {
+fn parse(name: &str, parameters: &[String]) -> Result<TestSpec, TestError> {
     match &name.to_ascii_lowercase()[..] {
         "ping" => match parameters.first() {
             None => Ok(TestSpec::Ping),
             Some(parameter) => Err(unknown(parameter, "ping has no parameters")),
         },
         "brw" => parse_brw(parameters),
-        _ => Err(Invalid::new(format!("Unknow test name {name}"), "use ping or brw")),
+        _ => Err(TestError::new(format!("Unknow test name {name}"), "use ping or brw")),
     }
 }
 
-fn unknown(parameter: &str, hint: &'static str) -> Invalid {
-    Invalid::new(format!("Unknow parameter: {parameter}"), hint)
+fn unknown(parameter: &str, hint: &'static str) -> TestError {
+    TestError::new(format!("Unknow parameter: {parameter}"), hint)
 }
 
-fn parse_brw(parameters: &[String]) -> Result<TestSpec, Invalid> {
+fn parse_brw(parameters: &[String]) -> Result<TestSpec, TestError> {
     let (mut write, mut check, mut size, mut offset) = (false, DataCheck::None, SIZE, 0);
     for parameter in parameters {
         let lower = parameter.to_ascii_lowercase();
@@ -164,17 +164,17 @@ fn parse_brw(parameters: &[String]) -> Result<TestSpec, Invalid> {
 const NO_DISCARD: &str = "kernel nodes of most releases do not support it, and some would crash; \
                           without check= no data is compared either";
 
-fn parse_check(value: &str) -> Result<DataCheck, Invalid> {
+fn parse_check(value: &str) -> Result<DataCheck, TestError> {
     match value {
         "full" => Ok(DataCheck::Full),
         "simple" => Ok(DataCheck::Simple),
-        "discard" => Err(Invalid::new(format!("Unknow flag {value}"), NO_DISCARD)),
-        _ => Err(Invalid::new(format!("Unknow flag {value}"), "use simple or full")),
+        "discard" => Err(TestError::new(format!("Unknow flag {value}"), NO_DISCARD)),
+        _ => Err(TestError::new(format!("Unknow flag {value}"), "use simple or full")),
     }
 }
 
-fn parse_size(value: &str) -> Result<u32, Invalid> {
-    let wrong = |hint| Invalid::new(format!("Invalid size {value}"), hint);
+fn parse_size(value: &str) -> Result<u32, TestError> {
+    let wrong = |hint| TestError::new(format!("Invalid size {value}"), hint);
     let (digits, unit) = match value.strip_suffix(['k', 'm']) {
         Some(digits) if value.ends_with('k') => (digits, 1 << 10),
         Some(digits) => (digits, 1 << 20),
@@ -182,7 +182,7 @@ fn parse_size(value: &str) -> Result<u32, Invalid> {
     };
     let number = c_number(digits).and_then(|number| number.checked_mul(unit));
     match number {
-        Some(size) if size > SIZE_MAX => Err(Invalid::new(
+        Some(size) if size > SIZE_MAX => Err(TestError::new(
             format!("Size exceed limitation: {size} bytes"),
             "a transfer carries at most 1M; for more load use --concurrency",
         )),
@@ -195,11 +195,11 @@ fn parse_size(value: &str) -> Result<u32, Invalid> {
     }
 }
 
-fn parse_offset(value: &str) -> Result<u32, Invalid> {
+fn parse_offset(value: &str) -> Result<u32, TestError> {
     let number = c_number(value);
     match number {
         Some(offset) if (0..PAGE).contains(&offset) && offset % WORD == 0 => Ok(offset as u32),
-        _ => Err(Invalid::new(
+        _ => Err(TestError::new(
             format!(
                 "Invalid offset {value}/{}, it should be postive value and multiple of 8",
                 number.unwrap_or(0)

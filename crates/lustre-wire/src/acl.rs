@@ -7,7 +7,7 @@ use crate::Content;
 use crate::content::{read_rest, write_all};
 
 wire_enum! {
-    /// Whom an entry is about.
+    /// The user or group that an entry is about.
     pub struct AclTag(u16) {
         /// The owner.
         USER_OBJ = 0x1,

@@ -23,7 +23,7 @@ use crate::counters::Counters;
 use crate::memories::{DescriptorKey, Memories};
 use crate::memory::Piece;
 use crate::queues::{Delivery, Queues};
-use crate::rx::{Next, Placed};
+use crate::rx::{Next, PayloadPart};
 use crate::shared::Shared;
 use crate::tap::{Tap, Taps};
 use crate::tx::{Body, Item};
@@ -317,7 +317,7 @@ impl Core {
         &mut self,
         now: Time,
         conn: &Conn,
-        placed: Option<Placed>,
+        placed: Option<PayloadPart>,
         staged: &[u8],
         node: &Shared,
         actions: &mut Actions,
@@ -325,7 +325,7 @@ impl Core {
         if conn.is_ended() {
             return (Next::Pause, 0);
         }
-        if let Some(Placed { len, crc }) = placed {
+        if let Some(PayloadPart { len, crc }) = placed {
             self.machine.handle_payload(now, conn.id, len, crc);
         }
         let mut rest = staged;

@@ -48,7 +48,7 @@ enum Place {
 }
 
 /// The part of a payload that was received since the last report to the machine.
-pub(crate) struct Placed {
+pub(crate) struct PayloadPart {
     pub(crate) len: u32,
     pub(crate) crc: Option<u32>,
 }
@@ -186,7 +186,7 @@ impl Rx {
         &mut self,
         node: &Arc<Shared>,
         conn: &Arc<Conn>,
-        placed: Option<Placed>,
+        placed: Option<PayloadPart>,
         staged: &[u8],
     ) {
         let taken =
@@ -241,9 +241,9 @@ impl Payload {
         now.duration_since(*self.since.get_or_insert(now)) >= REPORT_INTERVAL
     }
 
-    fn report(&mut self) -> Placed {
+    fn report(&mut self) -> PayloadPart {
         self.since = None;
-        Placed { len: std::mem::take(&mut self.got) as u32, crc: self.crc }
+        PayloadPart { len: std::mem::take(&mut self.got) as u32, crc: self.crc }
     }
 
     /// Returns the bytes that were received after the payload.

@@ -47,7 +47,7 @@ impl Spin {
     }
 }
 
-/// A round trip over a local network to a program that asks again: a few wake-ups of threads. Whoever polls shorter than
+/// A round trip over a local network to a program that asks again: a few wake-ups of threads. A thread that polls shorter than
 /// that finds nothing, and pays for sleeping too.
 const LIMIT: Duration = Duration::from_micros(100);
 /// After this number of polls without a result the thread sleeps at once.

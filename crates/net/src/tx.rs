@@ -22,7 +22,7 @@ use crate::counters::Counters;
 use crate::errno_of;
 use crate::memory::Piece;
 use crate::sys::{self, Sources};
-use crate::write_queue::{Ended, Taken, WriteQueue};
+use crate::write_queue::{FlushEnd, WriteBatch, WriteQueue};
 
 /// The bytes after a head.
 pub(crate) enum Body {
@@ -128,7 +128,7 @@ impl Tx {
     /// Writes until the queue is empty or the socket is full. Returns at once if another thread writes.
     pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> Flushed {
         let mut flushed = Flushed::default();
-        let write = |Taken { items, writer }: &mut Taken<Item, Writer>| {
+        let write = |WriteBatch { items, writer }: &mut WriteBatch<Item, Writer>| {
             let (sent, full) = writer.write(items, socket, counters)?;
             flushed.moved |= sent > 0;
             self.written.fetch_add(sent as u64, Ordering::Release);
@@ -138,9 +138,9 @@ impl Tx {
         if let Some((sent, ended)) = ended {
             flushed.sent = sent;
             match ended {
-                Ended::Empty { closing } => flushed.finished = closing,
-                Ended::Failed(error) => flushed.error = Some(errno_of(&error)),
-                Ended::Blocked | Ended::Stopped => {}
+                FlushEnd::Empty { closing } => flushed.finished = closing,
+                FlushEnd::Failed(error) => flushed.error = Some(errno_of(&error)),
+                FlushEnd::Blocked | FlushEnd::Stopped => {}
             }
         }
         flushed

@@ -19,7 +19,7 @@ use crate::lock::Lock;
 pub(crate) struct WriteQueue<T, W> {
     queue: Lock<Queue<T>>,
     /// Locked while a thread writes, so that [`WriteQueue::stop`] can wait for it.
-    taken: Lock<Taken<T, W>>,
+    taken: Lock<WriteBatch<T, W>>,
 }
 
 struct Queue<T> {
@@ -41,14 +41,14 @@ enum State {
 }
 
 /// The items that the writing thread has taken from the queue.
-pub(crate) struct Taken<T, W> {
+pub(crate) struct WriteBatch<T, W> {
     pub(crate) items: VecDeque<T>,
     pub(crate) writer: W,
 }
 
 /// The result of a flush.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended<E> {
+pub(crate) enum FlushEnd<E> {
     /// The queue is empty; `closing` if nothing will be added.
     Empty {
         closing: bool,
@@ -62,11 +62,11 @@ impl<T, W: Default> Default for WriteQueue<T, W> {
     fn default() -> Self {
         let (items, state) = (VecDeque::new(), State::Idle);
         let queue = Queue { items, state, closing: false, stopped: false };
-        Self { queue: Lock::new(queue), taken: Lock::new(Taken::default()) }
+        Self { queue: Lock::new(queue), taken: Lock::new(WriteBatch::default()) }
     }
 }
 
-impl<T, W: Default> Default for Taken<T, W> {
+impl<T, W: Default> Default for WriteBatch<T, W> {
     fn default() -> Self {
         Self { items: VecDeque::new(), writer: W::default() }
     }
@@ -118,8 +118,8 @@ impl<T, W: Default> WriteQueue<T, W> {
     /// takes the new items as well, or if the destination was full.
     pub(crate) fn flush<E, R>(
         &self,
-        mut write: impl FnMut(&mut Taken<T, W>) -> Result<bool, E>,
-        conclude: impl FnOnce(&mut W, Ended<E>) -> R,
+        mut write: impl FnMut(&mut WriteBatch<T, W>) -> Result<bool, E>,
+        conclude: impl FnOnce(&mut W, FlushEnd<E>) -> R,
     ) -> Option<R> {
         if !self.begin() {
             return None;
@@ -132,12 +132,12 @@ impl<T, W: Default> WriteQueue<T, W> {
             match write(&mut taken) {
                 Ok(full) => {
                     if full && self.block() {
-                        break Ended::Blocked;
+                        break FlushEnd::Blocked;
                     }
                 }
                 Err(error) => {
                     self.queue.lock().stopped = true;
-                    break Ended::Failed(error);
+                    break FlushEnd::Failed(error);
                 }
             }
         };
@@ -155,17 +155,17 @@ impl<T, W: Default> WriteQueue<T, W> {
     }
 
     /// Ensures that the writing thread has an item; returns why not, if there is none.
-    fn refill<E>(&self, taken: &mut Taken<T, W>) -> Option<Ended<E>> {
+    fn refill<E>(&self, taken: &mut WriteBatch<T, W>) -> Option<FlushEnd<E>> {
         let mut queue = self.queue.lock();
         if queue.stopped {
-            return Some(Ended::Stopped);
+            return Some(FlushEnd::Stopped);
         }
         if taken.items.is_empty() {
             if queue.items.is_empty() {
                 queue.state = State::Idle;
                 queue.items.shrink_to(IDLE_CAPACITY);
                 taken.items.shrink_to(IDLE_CAPACITY);
-                return Some(Ended::Empty { closing: queue.closing });
+                return Some(FlushEnd::Empty { closing: queue.closing });
             }
             std::mem::swap(&mut queue.items, &mut taken.items);
         }

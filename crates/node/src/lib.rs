@@ -47,9 +47,9 @@
 //!
 //! **Services that are machines** implement `lnet::Service`: events, results of posts and times go
 //! in; posts, and requests to the host that do not concern LNet, come out. LNet's lock does not
-//! protect their state. `net::run_service` runs one over threads, `sim` in virtual time. LNet
-//! selftest is the first; an import, an export, a service partition and a lock namespace of RPC
-//! will be others.
+//! protect their state. `net::Running` runs one over threads, `sim` in virtual time. LNet selftest
+//! is one, and so are the RPC client and server, the mounts of a client and the targets of a
+//! server.
 //!
 //! **Handles.** An application holds a `Service`, an administrator an `Admin`. Neither gives access
 //! to the machine, and no safe call of either can crash a node: an invalid argument is answered

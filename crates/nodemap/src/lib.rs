@@ -34,7 +34,7 @@ mod view;
 pub use change::{Change, NotUnderstood, Property};
 pub use fileset::Fileset;
 pub use index::Inconsistent;
-pub use map::{IdKind, Mapped};
+pub use map::{IdKind, MappedId};
 pub use nodemap::{Nodemap, Role};
 pub use nodemaps::Nodemaps;
 pub use ranges::Nids;

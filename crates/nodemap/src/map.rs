@@ -32,7 +32,7 @@ impl IdKind {
 
 /// An id on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapped {
+pub struct MappedId {
     /// The id.
     pub id: u32,
     /// Whether it stands for all that are not known.

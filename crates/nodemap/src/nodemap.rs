@@ -6,7 +6,7 @@ use fulmar_lustre_wire::Padding;
 use fulmar_lustre_wire::mgs::{NodemapFlags, NodemapFlags2, NodemapRoles};
 
 use crate::fileset::Fileset;
-use crate::map::{IdKind, IdMap, Mapped};
+use crate::map::{IdKind, IdMap, MappedId};
 
 /// The user, group and project of nobody.
 const NOBODY: u32 = 65534;
@@ -114,7 +114,7 @@ impl Nodemap {
     }
 
     /// Returns the id in the file system of an id of a client.
-    pub fn to_fs(&self, kind: IdKind, id: u32) -> Mapped {
+    pub fn to_fs(&self, kind: IdKind, id: u32) -> MappedId {
         let found = if self.passes(kind, id) { Some(id) } else { self.map(kind).to_fs(id) };
         let within = |id: &u32| self.offset.is_none_or(|(_, limit)| *id < limit);
         let known = found.filter(within);
@@ -122,19 +122,19 @@ impl Nodemap {
         let id = known.unwrap_or(self.squash[kind as usize]);
         // An id of nobody outside of the range stays what it is.
         let start = self.offset.filter(|_| within(&id)).map_or(0, |(start, _)| start);
-        Mapped { id: id.wrapping_add(start), is_squashed }
+        MappedId { id: id.wrapping_add(start), is_squashed }
     }
 
     /// Returns the id of a client of an id in the file system.
-    pub fn to_client(&self, kind: IdKind, id: u32) -> Mapped {
-        let squashed = Mapped { id: self.squash[kind as usize], is_squashed: true };
+    pub fn to_client(&self, kind: IdKind, id: u32) -> MappedId {
+        let squashed = MappedId { id: self.squash[kind as usize], is_squashed: true };
         let own = match self.offset {
             None => Some(id),
             Some((start, limit)) => id.checked_sub(start).filter(|id| *id < limit),
         };
         let Some(id) = own else { return squashed };
         let found = if self.passes(kind, id) { Some(id) } else { self.map(kind).to_client(id) };
-        found.map_or(squashed, |id| Mapped { id, is_squashed: false })
+        found.map_or(squashed, |id| MappedId { id, is_squashed: false })
     }
 
     /// Returns whether an id is the same on both sides, but for the offset.
@@ -174,7 +174,7 @@ mod tests {
         nodemap
     }
 
-    fn pair(mapped: Mapped) -> (u32, bool) {
+    fn pair(mapped: MappedId) -> (u32, bool) {
         (mapped.id, mapped.is_squashed)
     }
 

@@ -7,7 +7,7 @@ use fulmar_lustre_wire::acl::{Acl, AclTag};
 use fulmar_lustre_wire::mgs::{NodemapFlags, NodemapFlags2};
 
 use crate::fileset::Fileset;
-use crate::map::{IdKind, Mapped};
+use crate::map::{IdKind, MappedId};
 use crate::nodemap::{Nodemap, Role};
 
 /// What a target asks about a client: with a nodemap, or as if there were none.
@@ -23,8 +23,8 @@ impl View {
     }
 
     /// Returns the id in the file system of an id of the client.
-    pub fn to_fs(&self, kind: IdKind, id: u32) -> Mapped {
-        let same = Mapped { id, is_squashed: false };
+    pub fn to_fs(&self, kind: IdKind, id: u32) -> MappedId {
+        let same = MappedId { id, is_squashed: false };
         self.nodemap.as_ref().map_or(same, |nodemap| nodemap.to_fs(kind, id))
     }
 

@@ -4,7 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::acl::{Acl, AclEntry, AclPermissions, AclTag};
 use fulmar_lustre_wire::mgs::{NodemapKind, NodemapRecord};
-use fulmar_nodemap::{Change, IdKind, Mapped, Nodemaps, Property, Role, View};
+use fulmar_nodemap::{Change, IdKind, MappedId, Nodemaps, Property, Role, View};
 
 fn set(name: &str, value: &str) -> Change {
     Change::Set(Property::parse(name, value).unwrap())
@@ -65,7 +65,7 @@ fn a_client_has_the_nodemap_of_its_nid() {
     assert_eq!(east.to_client(IdKind::Group, 100_005), 5);
     let west = maps.view(nid("10.2.0.1@tcp"));
     assert_eq!((user(&west, 1002), user(&west, 1003)), (502, 99));
-    assert_eq!(west.to_fs(IdKind::Group, 7), Mapped { id: 98, is_squashed: true });
+    assert_eq!(west.to_fs(IdKind::Group, 7), MappedId { id: 98, is_squashed: true });
     let other = maps.view(nid("10.3.0.1@tcp"));
     assert_eq!((user(&other, 0), user(&other, 1000)), (65534, 65534));
     maps.activate(false);

@@ -89,14 +89,14 @@ impl Bulk {
 
 /// The match bits of the parts that a client has posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Promised {
+pub(crate) struct PartBits {
     /// Those of the first part.
     pub(crate) first: u64,
     /// How many parts there are.
     pub(crate) count: usize,
 }
 
-impl Promised {
+impl PartBits {
     /// Finds the parts by the match bits of the last one. A client has at most `parts_max`, a power
     /// of two, of which the first bits are a multiple. `None`: they are more than a transfer may have.
     pub(crate) fn new(last: u64, parts_max: u32) -> Option<Self> {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_client_says_how_many_parts_it_has() {
-        let found = |last, max| Promised::new(last, max).map(|found| (found.first, found.count));
+        let found = |last, max| PartBits::new(last, max).map(|found| (found.first, found.count));
         // An OST_WRITE of 2 MiB in the trace `data`.
         let last = 0x0006_b005_7672_e981;
         assert_eq!(found(last, 4), Some((last - 1, 2)));

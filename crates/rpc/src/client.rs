@@ -77,7 +77,7 @@ pub struct Client {
     /// When each import has something to do.
     deadlines: Timers<ImportId>,
     /// What LNet still uses.
-    posted: Table<Posted>,
+    posted: Table<Descriptor>,
     /// The memory for replies, by the transmissions that they are expected to.
     replies: BTreeMap<(ImportId, TransmissionId), u64>,
     /// The bulk data that LNet uses.
@@ -87,7 +87,7 @@ pub struct Client {
 
 /// A descriptor of a transmission, until LNet has unlinked it.
 #[derive(Clone, Copy, Debug)]
-struct Posted {
+struct Descriptor {
     import: ImportId,
     transmission: TransmissionId,
     part: Part,
@@ -264,7 +264,7 @@ impl Client {
             self.post_bulk((import, id), transmission.to, bulk);
         }
         let posted =
-            |part| Posted { import, transmission: id, part, md: None, is_withdrawn: false };
+            |part| Descriptor { import, transmission: id, part, md: None, is_withdrawn: false };
         let reply = self.posted.insert(posted(Part::Reply));
         let request = self.posted.insert(posted(Part::Request));
         self.replies.insert((import, id), reply);

@@ -250,7 +250,7 @@ pub enum Task {
 
 /// The result of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct OperationResult {
     /// Number of bytes transferred.
     pub len: u32,
     /// The bytes, for [`Output::OfferReply`] and [`Output::GetBytes`].

@@ -12,7 +12,7 @@ use fulmar_lnet_wire::selftest::{
 use fulmar_wire::Order;
 
 use crate::Selftest;
-use crate::api::{Done, Output};
+use crate::api::{OperationResult, Output};
 use crate::machine::Question;
 use crate::memory::{BULK_LEN_MAX, Loan};
 use crate::notice::Notice;
@@ -105,7 +105,7 @@ impl Selftest {
         &mut self,
         now: Time,
         transfer: Transfer,
-        result: Result<Done, Errno>,
+        result: Result<OperationResult, Errno>,
     ) {
         let Transfer { client, direction, loan, .. } = transfer;
         let counters = &mut self.server.counters;

@@ -6,7 +6,7 @@ use fulmar_lnet_wire::selftest::{Body, Destination, Test, TestKind, TestReply};
 use fulmar_wire::Order;
 
 use crate::Selftest;
-use crate::api::{Done, Output};
+use crate::api::{OperationResult, Output};
 use crate::batch::Role;
 use crate::brw::Transfers;
 use crate::framework::Outcome;
@@ -57,7 +57,7 @@ impl Selftest {
         &mut self,
         now: Time,
         installation: Installation,
-        result: Result<Done, Errno>,
+        result: Result<OperationResult, Errno>,
     ) {
         let Installation { client, order, test } = installation;
         let outcome = match result {

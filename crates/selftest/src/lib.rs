@@ -86,7 +86,8 @@ mod stat;
 mod unit;
 
 pub use api::{
-    Access, CommandId, Config, Contents, Done, OperationId, Output, QuestionId, Request, Task,
+    Access, CommandId, Config, Contents, OperationId, OperationResult, Output, QuestionId, Request,
+    Task,
 };
 pub use machine::Selftest;
 pub use notice::{Notice, SessionEnd};

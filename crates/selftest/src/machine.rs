@@ -7,9 +7,11 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::selftest::{BatchId, Check, Damage, LnetCounters, Usage};
 use fulmar_wire::Order;
 
-use crate::api::{CommandId, Config, Done, OperationId, Output, QuestionId, Request, Task};
+use crate::api::{
+    CommandId, Config, OperationId, OperationResult, Output, QuestionId, Request, Task,
+};
 use crate::brw::Transfer;
-use crate::console::{Console, Keyed};
+use crate::console::{Console, KeyedCommand};
 use crate::memory::Memory;
 use crate::notice::Notice;
 use crate::rpc::{Caller, Rpcs};
@@ -78,7 +80,12 @@ impl Selftest {
     ///
     /// # Panics
     /// If the operation does not exist or has already ended.
-    pub fn handle_done(&mut self, now: Time, id: OperationId, result: Result<Done, Errno>) {
+    pub fn handle_done(
+        &mut self,
+        now: Time,
+        id: OperationId,
+        result: Result<OperationResult, Errno>,
+    ) {
         match id.server_number() {
             Some(number) => self.server_done(now, number, result),
             None => self.rpcs.handle_done(now, id, result),
@@ -130,7 +137,7 @@ impl Selftest {
 
     /// Handles a command of an administrator; [`Output::Answer`] answers it. `nid` is the first
     /// local NID of 4 bytes except `0@lo`; it identifies sessions of the console.
-    pub fn command(&mut self, now: Time, nid: Option<Nid>, command: Keyed) -> CommandId {
+    pub fn command(&mut self, now: Time, nid: Option<Nid>, command: KeyedCommand) -> CommandId {
         let id = CommandId(self.next_command);
         self.next_command += 1;
         self.console.begin(now, id, nid, command, &mut self.rpcs);

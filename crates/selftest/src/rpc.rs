@@ -13,7 +13,7 @@ use fulmar_lnet_wire::ProcessId;
 use fulmar_lnet_wire::selftest::{Body, Message, MessageType, RpcCounters, Service};
 use fulmar_wire::Order;
 
-use crate::api::{Access, Config, Done, OperationId, Output};
+use crate::api::{Access, Config, OperationId, OperationResult, Output};
 
 /// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ pub(crate) struct Call {
 
 /// A completed call.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct RpcResult {
     pub(crate) call: CallId,
     pub(crate) caller: Caller,
     /// The reply, its features, and the byte order of its sender.
@@ -73,7 +73,7 @@ pub(crate) struct Rpcs {
     /// `errors`, `rpcs_sent` and `rpcs_expired`; the server counts the others.
     pub(crate) counters: RpcCounters,
     outputs: VecDeque<Output>,
-    finished: VecDeque<Finished>,
+    finished: VecDeque<RpcResult>,
 }
 
 /// A call that LNet still works on.
@@ -195,7 +195,12 @@ impl Rpcs {
     }
 
     /// Handles the end of an operation of a call.
-    pub(crate) fn handle_done(&mut self, now: Time, id: OperationId, result: Result<Done, Errno>) {
+    pub(crate) fn handle_done(
+        &mut self,
+        now: Time,
+        id: OperationId,
+        result: Result<OperationResult, Errno>,
+    ) {
         let (call, part) = id.part().expect("operations of the server are handled there");
         let pending = self.calls.get_mut(call.0).expect("an operation ends before its call");
         assert!(pending.open & part.bit() != 0, "{part:?} of {call:?} has ended twice");
@@ -264,7 +269,7 @@ impl Rpcs {
     }
 
     /// Returns the next completed call, if any.
-    pub(crate) fn poll_finished(&mut self) -> Option<Finished> {
+    pub(crate) fn poll_finished(&mut self) -> Option<RpcResult> {
         self.finished.pop_front()
     }
 
@@ -308,7 +313,7 @@ impl Rpcs {
             None => Ok(reply.expect("a call without a reply has failed")),
         };
         let took = now.since(started);
-        self.finished.push_back(Finished { call, caller, result, took });
+        self.finished.push_back(RpcResult { call, caller, result, took });
     }
 }
 

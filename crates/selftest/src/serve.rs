@@ -16,7 +16,7 @@ use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_wire::Order;
 
 use crate::Selftest;
-use crate::api::{Done, OperationId, Output, Request};
+use crate::api::{OperationId, OperationResult, Output, Request};
 use crate::brw::Transfer;
 use crate::install::Installation;
 use crate::memory;
@@ -200,7 +200,12 @@ impl Selftest {
     }
 
     /// Handles the end of an operation of the server.
-    pub(crate) fn server_done(&mut self, now: Time, number: u64, result: Result<Done, Errno>) {
+    pub(crate) fn server_done(
+        &mut self,
+        now: Time,
+        number: u64,
+        result: Result<OperationResult, Errno>,
+    ) {
         let ended = self.server.operations.remove(number).expect("an operation ends once");
         if result.as_ref().is_err_and(|errno| *errno != Errno::ECANCELED) {
             count(&mut self.server.counters.errors);

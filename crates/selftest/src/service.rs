@@ -14,8 +14,10 @@ use fulmar_lnet_wire::selftest::{
 };
 use fulmar_lnet_wire::{Nid, ProcessId};
 
-use crate::api::{Access, CommandId, Config, Done, OperationId, Output, QuestionId, Request, Task};
-use crate::console::{Answer, Keyed};
+use crate::api::{
+    Access, CommandId, Config, OperationId, OperationResult, Output, QuestionId, Request, Task,
+};
+use crate::console::{Answer, KeyedCommand};
 use crate::machine::Selftest;
 use crate::notice::Notice;
 
@@ -57,7 +59,7 @@ struct Operation {
     /// Whether the machine has cancelled it.
     withdrawn: bool,
     /// Its result, once known.
-    result: Option<Result<Done, Errno>>,
+    result: Option<Result<OperationResult, Errno>>,
 }
 
 /// [`Md::user`] of the descriptors that receive requests; no operation has this number.
@@ -95,7 +97,7 @@ impl SelftestService {
     }
 
     /// Handles a command of an administrator; see [`Selftest::command`].
-    pub fn command(&mut self, now: Time, own: Option<Nid>, command: Keyed) -> CommandId {
+    pub fn command(&mut self, now: Time, own: Option<Nid>, command: KeyedCommand) -> CommandId {
         self.machine.command(now, own, command)
     }
 
@@ -163,7 +165,7 @@ impl Service for SelftestService {
         }
         let id = OperationId(event.user);
         let Some(operation) = self.operations.get_mut(&id) else { return };
-        let done = event.status.map(|()| Done { len: event.mlength, bytes });
+        let done = event.status.map(|()| OperationResult { len: event.mlength, bytes });
         match event.kind {
             // The GET was sent: its REPLY decides.
             EventKind::Send if !event.unlinked && done.is_ok() => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::selftest::{
-    Body, FrameworkCounters, Histogram, LnetCounters, MEASURE, Measured, RpcCounters, Stat,
+    Body, FrameworkCounters, Histogram, LnetCounters, MEASURE, MeasureReply, RpcCounters, Stat,
     StatReply, Usage,
 };
 
@@ -101,9 +101,9 @@ impl Selftest {
 const BUCKET: u32 = 0xffff;
 
 impl Session {
-    fn measured(&self, first: usize, usage: Usage) -> Measured {
+    fn measured(&self, first: usize, usage: Usage) -> MeasureReply {
         let Measures { rpcs, bytes, min_ns, max_ns, histogram } = &self.measures;
-        Measured {
+        MeasureReply {
             status: 0,
             session: self.id,
             rpcs: *rpcs,

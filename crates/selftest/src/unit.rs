@@ -24,7 +24,7 @@ use crate::machine::Question;
 use crate::memory::{self, Loan};
 use crate::notice::Notice;
 use crate::ping;
-use crate::rpc::{CallId, Finished};
+use crate::rpc::{CallId, RpcResult};
 use crate::serve::count;
 use crate::session::{Session, SessionNumber};
 use crate::shares::{Limits, Shares};
@@ -182,8 +182,8 @@ impl Selftest {
     }
 
     /// Handles the end of the RPC of a unit.
-    pub(crate) fn unit_finished(&mut self, now: Time, id: UnitId, finished: Finished) {
-        let Finished { call, result, took, .. } = finished;
+    pub(crate) fn unit_finished(&mut self, now: Time, id: UnitId, finished: RpcResult) {
+        let RpcResult { call, result, took, .. } = finished;
         let instance = self.instances.get_mut(id.instance);
         let unit = &mut instance.units[id.index];
         assert_eq!(unit.state, State::Calling(call), "a unit has one RPC at a time");

@@ -18,11 +18,8 @@
 //!
 //! # Operations
 //!
-//! A `server::Targets` is the machine of all targets of a node: it contains the RPC service
-//! (`rpc::Server`) and the locks of each target (`ldlm::Namespace`), and is itself a service of
-//! LNet, which the driver and the simulator run. A request becomes an *operation*: an async
-//! function of its `Target`. The machine polls the operations, in the order in which they became
-//! ready, and does what they want:
+//! The machine polls the operations in the order in which they became ready, and does what they
+//! want:
 //!
 //! | an operation | by its `Context` |
 //! |---|---|
@@ -51,10 +48,10 @@
 //! way no answer, so clients wait and replay as after a crash, until the target is stopped and
 //! started again, or the node is. `server::Devices` says what is served and why not, for the log,
 //! the service manager, `lctl dl` and `health_check`. A full disk ends nothing: what needs room
-//! gets ENOSPC, removals and the start of a target do not need any. `fulmar up` makes again nothing
-//! that was there: a missing part of its directory is an error. Its `--mount` is a client on the
-//! node of the servers, in a thread that tries until the targets have registered; it unmounts
-//! before they stop, so that what is cached reaches them.
+//! gets ENOSPC, removals and the start of a target do not need any. `fulmar up` does not make a
+//! missing part of its directory again: that is an error. Its `--mount` is a client on the node of
+//! the servers, in a thread that tries until the targets have registered; it unmounts before they
+//! stop, so that what is cached reaches them.
 //!
 //! # Recorded conversations
 //!

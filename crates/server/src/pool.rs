@@ -3,11 +3,10 @@
 //! A thread that has done a work takes the next one. Another thread is woken only for work that no
 //! awake thread takes.
 //!
-//! What both give is a `Work` for the machine's owner; the simulator does it at once. In the
-//! driver, threads do what may wait (`pool`): one that has done a work takes the next, and another
-//! is woken only for work that no awake thread takes. Changing threads twice costs more than a few
-//! keys, so work on keys is a job of the thread that called the machine (`net::Job`): without the
-//! machine's lock, all of a batch of events in a row, and their replies are one batch too. That
+//! What an operation asks of its storage is a `Work` for the machine's owner; the simulator does it
+//! at once. In the driver these threads do what may wait. Changing threads twice costs more than a
+//! few keys, so work on keys is a job of the thread that called the machine (`net::Job`): without
+//! the machine's lock, all of a batch of events in a row, and their replies are one batch too. That
 //! thread also reads connections and must not wait; the check of a write, before its data are
 //! fetched, is one of these. So before each such work the store says whether it is quick
 //! (`Store::is_quick`): the last reads of its tree came from memory, and the running batch is not

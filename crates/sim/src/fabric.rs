@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
 
-use crate::lane::{Carried, Lane};
+use crate::lane::{Lane, LaneCounters};
 use crate::options::{Duplex, Line, Network, Options, Topology, Trunk};
 use crate::{CableUse, HostId, Port};
 
@@ -34,7 +34,7 @@ pub struct TrunkUse {
     /// The destination site.
     pub to: usize,
     /// Its counters.
-    pub carried: Carried,
+    pub carried: LaneCounters,
 }
 
 /// The whole network.
@@ -44,7 +44,7 @@ pub(crate) struct Fabric {
     /// By host and interface.
     ports: Vec<Vec<Option<Plug>>>,
     /// For each site, its neighbours and the trunks to them.
-    neighbours: Vec<BTreeMap<usize, Vec<Between>>>,
+    neighbours: Vec<BTreeMap<usize, Vec<TrunkDirection>>>,
     trunks: Vec<Trunk>,
     /// Number of connections between two sites that were distributed over their trunks.
     assigned: BTreeMap<(usize, usize), u64>,
@@ -61,7 +61,7 @@ struct Plug {
 
 /// One direction of a trunk, and its number.
 #[derive(Clone, Copy, Debug)]
-struct Between {
+struct TrunkDirection {
     trunk: usize,
     lane: LaneId,
 }
@@ -112,7 +112,7 @@ impl Fabric {
         let (one, other) = trunk.between;
         let (forward, backward) = self.lay(&trunk.line, rng);
         for (from, to, lane) in [(one, other, forward), (other, one, backward)] {
-            let between = Between { trunk: number, lane };
+            let between = TrunkDirection { trunk: number, lane };
             self.neighbours[from].entry(to).or_default().push(between);
         }
     }
@@ -231,7 +231,7 @@ impl Fabric {
             for (from, to) in [(*one, *other), (*other, *one)] {
                 let found = self.neighbours[from].get(&to);
                 let lane = found.and_then(|all| all.iter().find(|b| b.trunk == number));
-                let carried = lane.map_or(Carried::default(), |b| self.lane(b.lane).carried);
+                let carried = lane.map_or(LaneCounters::default(), |b| self.lane(b.lane).carried);
                 all.push(TrunkUse { trunk: number, from, to, carried });
             }
         }

@@ -30,7 +30,7 @@ impl Front {
 
 /// Counters of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct LaneCounters {
     /// Bytes, including all headers.
     pub bytes: u64,
     /// Packets that were dropped because the queue was full.
@@ -51,14 +51,14 @@ pub(crate) struct Lane {
     gap: Front,
     /// Number of packets until the next random loss.
     good: u64,
-    pub(crate) carried: Carried,
+    pub(crate) carried: LaneCounters,
 }
 
 impl Lane {
     pub(crate) fn new(line: Line, rng: &mut Rng) -> Self {
         let good = good_packets(&line, rng);
         let gap = Front::at(Time::ZERO);
-        Self { line, free: Time::ZERO, gap, good, carried: Carried::default() }
+        Self { line, free: Time::ZERO, gap, good, carried: LaneCounters::default() }
     }
 
     /// Returns when it will have sent all data.

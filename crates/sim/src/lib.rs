@@ -41,11 +41,11 @@ mod world;
 
 pub use cluster::Cluster;
 pub use fabric::TrunkUse;
-pub use lane::Carried;
+pub use lane::LaneCounters;
 pub use log::Log;
 pub use options::Options;
 pub use run::{Failure, Outcome, capture, run};
 pub use signal::Signal;
-pub use tcp::Held;
+pub use tcp::SendLimit;
 pub use workload::{Answer, Workload};
 pub use world::{CableUse, Flow, HostId, PingCorruption, Port, TcpId, World};

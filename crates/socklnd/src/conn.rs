@@ -9,7 +9,7 @@ use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_wire::Order;
 
 use crate::handshake::Handshake;
-use crate::peer::{Known, PeerKey};
+use crate::peer::{PeerInstance, PeerKey};
 use crate::rx::Rx;
 
 /// A TCP connection, or an attempt to open one.
@@ -53,7 +53,7 @@ pub(crate) struct Agreement {
     pub(crate) key: PeerKey,
     /// The kind of the connection, as seen from this node.
     pub(crate) kind: ConnKind,
-    pub(crate) known: Known,
+    pub(crate) known: PeerInstance,
     /// The byte order of the frames of the peer.
     pub(crate) order: Order,
     /// This node gave the peer another identity than the one in its headers.
@@ -91,12 +91,12 @@ pub(crate) struct Tx {
 #[derive(Debug)]
 struct Item {
     left: u64,
-    written: Written,
+    written: WriteContent,
 }
 
 /// The contents of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteContent {
     /// Part of the handshake.
     Handshake,
     /// A frame without a message.
@@ -109,11 +109,11 @@ pub(crate) enum Written {
 
 impl Tx {
     /// Appends `len` bytes.
-    pub(crate) fn push(&mut self, now: Time, len: u64, written: Written) {
+    pub(crate) fn push(&mut self, now: Time, len: u64, written: WriteContent) {
         if self.items.is_empty() {
             self.progress = now;
         }
-        self.noops += usize::from(written == Written::Noop);
+        self.noops += usize::from(written == WriteContent::Noop);
         self.queued += len;
         self.items.push_back(Item { left: len, written });
     }
@@ -122,7 +122,7 @@ impl Tx {
     ///
     /// # Panics
     /// If more bytes are removed than were queued.
-    pub(crate) fn advance(&mut self, now: Time, bytes: u64, mut done: impl FnMut(Written)) {
+    pub(crate) fn advance(&mut self, now: Time, bytes: u64, mut done: impl FnMut(WriteContent)) {
         assert!(bytes <= self.queued, "{bytes} bytes sent of {} queued", self.queued);
         self.progress = now;
         self.queued -= bytes;
@@ -137,9 +137,9 @@ impl Tx {
             let written = item.written;
             self.items.pop_front();
             match written {
-                Written::Noop => self.noops -= 1,
-                Written::Message(..) | Written::ZeroCopy(..) => self.used = now,
-                Written::Handshake => {}
+                WriteContent::Noop => self.noops -= 1,
+                WriteContent::Message(..) | WriteContent::ZeroCopy(..) => self.used = now,
+                WriteContent::Handshake => {}
             }
             done(written);
         }
@@ -176,8 +176,10 @@ impl Tx {
     /// Returns the messages that were not written completely.
     pub(crate) fn unsent(&self) -> impl Iterator<Item = MessageId> {
         self.items.iter().filter_map(|item| match item.written {
-            Written::Message(message, _) | Written::ZeroCopy(message, ..) => Some(message),
-            Written::Handshake | Written::Noop => None,
+            WriteContent::Message(message, _) | WriteContent::ZeroCopy(message, ..) => {
+                Some(message)
+            }
+            WriteContent::Handshake | WriteContent::Noop => None,
         })
     }
 }
@@ -192,16 +194,16 @@ mod tests {
     #[test]
     fn writes_complete_in_order_and_only_when_whole() {
         let mut tx = Tx::default();
-        tx.push(Time(1), 10, Written::Handshake);
-        tx.push(Time(2), 5, Written::Message(MessageId(7), 0));
-        tx.push(Time(2), 5, Written::Noop);
+        tx.push(Time(1), 10, WriteContent::Handshake);
+        tx.push(Time(2), 5, WriteContent::Message(MessageId(7), 0));
+        tx.push(Time(2), 5, WriteContent::Noop);
         assert_eq!(tx.stalled_since(), Some(Time(1)));
         let mut done = Vec::new();
         tx.advance(Time(3), 14, |written| done.push(written));
-        assert_eq!(done, [Written::Handshake]);
+        assert_eq!(done, [WriteContent::Handshake]);
         assert_eq!(tx.unsent().collect::<Vec<_>>(), [MessageId(7)]);
         tx.advance(Time(4), 6, |written| done.push(written));
-        assert_eq!(done[1..], [Written::Message(MessageId(7), 0), Written::Noop]);
+        assert_eq!(done[1..], [WriteContent::Message(MessageId(7), 0), WriteContent::Noop]);
         assert_eq!((tx.stalled_since(), tx.queued(), tx.noops()), (None, 0, 0));
     }
 }

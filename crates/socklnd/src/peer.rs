@@ -56,10 +56,10 @@ pub(crate) struct Peer {
     /// The open connections, including retired ones.
     pub(crate) links: Vec<Link>,
     /// Data of the last hello; removed with the last connection.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<PeerInstance>,
     pub(crate) dialler: Dialler,
     /// Messages that wait for a connection. The credits of LNet bound them.
-    pub(crate) queue: VecDeque<Queued>,
+    pub(crate) queue: VecDeque<QueuedMessage>,
     /// Messages that the peer has to acknowledge.
     pub(crate) zero_copy: ZeroCopy,
     /// How many connections for sending bulk are opened in addition to those of the interface.
@@ -86,12 +86,12 @@ pub(crate) struct Link {
 
 /// The part of a hello that applies to the whole peer. Spec: lnet-wire §4.6, §5.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct PeerInstance {
     pub(crate) version: Version,
     pub(crate) incarnation: u64,
 }
 
-impl Known {
+impl PeerInstance {
     pub(crate) fn from_hello(hello: &Hello) -> Self {
         Self { version: hello.version, incarnation: hello.source_incarnation }
     }
@@ -99,7 +99,7 @@ impl Known {
 
 /// A message that waits for a connection.
 #[derive(Debug)]
-pub(crate) struct Queued {
+pub(crate) struct QueuedMessage {
     pub(crate) since: Time,
     pub(crate) request: SendRequest,
 }
@@ -181,7 +181,7 @@ impl Peer {
         let racing = matches!(self.dialler.state, Dialling::Trying(_));
         if racing && key.peer.nid.ip() == Some(from) && key.peer.nid < key.ni {
             CallJudgement::LostRace
-        } else if !self.links.is_empty() && self.known != Some(Known::from_hello(hello)) {
+        } else if !self.links.is_empty() && self.known != Some(PeerInstance::from_hello(hello)) {
             CallJudgement::Stale
         } else if others >= CONNS_PER_KIND_MAX {
             CallJudgement::Duplicate
@@ -201,7 +201,7 @@ impl Peer {
             AnswerJudgement::WrongPeer
         } else if hello.kind != ConnKind::NONE && hello.kind.mirror() != Some(attempt.kind) {
             AnswerJudgement::WrongKind
-        } else if !self.links.is_empty() && self.known != Some(Known::from_hello(hello)) {
+        } else if !self.links.is_empty() && self.known != Some(PeerInstance::from_hello(hello)) {
             AnswerJudgement::Stale
         } else if hello.kind == ConnKind::NONE && hello.version != attempt.version {
             AnswerJudgement::OtherVersion

@@ -265,9 +265,9 @@ impl Rx {
         let (used, parsed) =
             if whole { self.parse_whole(bytes) } else { self.parse_partial(bytes) };
         let event = match parsed {
-            Ok(Parsed::Short(_)) => return (used, Ok(Event::More)),
-            Ok(Parsed::Noop(event)) => Ok(event),
-            Ok(Parsed::Header(header, message, acknowledged)) => {
+            Ok(ParseResult::Short(_)) => return (used, Ok(Event::More)),
+            Ok(ParseResult::Noop(event)) => Ok(event),
+            Ok(ParseResult::Header(header, message, acknowledged)) => {
                 self.state = State::Judging(message);
                 self.used = self.last;
                 Ok(Event::Header(header, acknowledged))
@@ -278,20 +278,20 @@ impl Rx {
         (used, event)
     }
 
-    fn parse_whole(&self, bytes: &[u8]) -> (usize, Result<Parsed, Fault>) {
+    fn parse_whole(&self, bytes: &[u8]) -> (usize, Result<ParseResult, Fault>) {
         let parsed = self.parse(bytes);
-        let noop = matches!(parsed, Ok(Parsed::Noop(_)));
+        let noop = matches!(parsed, Ok(ParseResult::Noop(_)));
         (if noop { FrameHeader::LEN } else { self.header_len() }, parsed)
     }
 
     /// Collects only the current header, so that the payload goes directly to its destination.
-    fn parse_partial(&mut self, bytes: &[u8]) -> (usize, Result<Parsed, Fault>) {
+    fn parse_partial(&mut self, bytes: &[u8]) -> (usize, Result<ParseResult, Fault>) {
         let mut used = 0;
         loop {
             let parsed = self.parse(&self.partial);
             let rest = &bytes[used..];
             match parsed {
-                Ok(Parsed::Short(missing)) if !rest.is_empty() => {
+                Ok(ParseResult::Short(missing)) if !rest.is_empty() => {
                     let taken = rest.len().min(missing);
                     self.partial.extend_from_slice(&rest[..taken]);
                     used += taken;
@@ -302,24 +302,24 @@ impl Rx {
     }
 
     /// Decodes the start of `bytes`.
-    fn parse(&self, bytes: &[u8]) -> Result<Parsed, Fault> {
+    fn parse(&self, bytes: &[u8]) -> Result<ParseResult, Fault> {
         let mut frame = FrameHeader::lnet();
         let mut lnet = bytes;
         if self.version != Version::V1 {
             let Some((head, rest)) = bytes.split_at_checked(FrameHeader::LEN) else {
-                return Ok(Parsed::Short(FrameHeader::LEN - bytes.len()));
+                return Ok(ParseResult::Short(FrameHeader::LEN - bytes.len()));
             };
             frame = FrameHeader::decode(head, self.order).map_err(Fault::Malformed)?;
             lnet = rest;
             match frame.kind {
                 FrameKind::LNET => {}
-                FrameKind::NOOP => return self.judge_noop(head, frame).map(Parsed::Noop),
+                FrameKind::NOOP => return self.judge_noop(head, frame).map(ParseResult::Noop),
                 FrameKind(got) => return Err(out_of_range("frame.kind", got.into())),
             }
         }
         let form = self.version.header_form();
         let Some(lnet) = lnet.get(..form.len()) else {
-            return Ok(Parsed::Short(form.len() - lnet.len()));
+            return Ok(ParseResult::Short(form.len() - lnet.len()));
         };
         let header = Header::decode(lnet, form).map_err(Fault::Malformed)?;
         let check = self.check(&bytes[..self.header_len()], frame.checksum);
@@ -328,7 +328,7 @@ impl Rx {
             confirm(check)?;
         }
         let [cookie, acknowledged] = frame.cookies;
-        Ok(Parsed::Header(header, Message { payload_len, cookie, check }, acknowledged))
+        Ok(ParseResult::Header(header, Message { payload_len, cookie, check }, acknowledged))
     }
 
     /// Spec: lnet-wire §6.3, §6.4.
@@ -369,7 +369,7 @@ impl Rx {
     }
 }
 
-enum Parsed {
+enum ParseResult {
     /// The number of missing bytes until decoding can continue.
     Short(usize),
     Noop(Event),

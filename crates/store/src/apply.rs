@@ -32,7 +32,7 @@ impl Store {
         let ids = transaction.data.iter().map(|(id, _)| (*id, ()));
         let objects: BTreeMap<ObjectId, ()> = ids.collect();
         let objects: Vec<Arc<Object>> = objects.keys().map(|id| self.objects.get(*id)).collect();
-        // In the order of their ids, as everybody takes them.
+        // In the order of their ids, as every transaction does.
         let mut locked = vec![];
         let mut works = BTreeMap::new();
         for object in &objects {

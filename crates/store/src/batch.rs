@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::keys::{Changes, Key, Value};
 use crate::medium::File;
-use crate::records::{ObjectId, Removed};
+use crate::records::{ObjectId, RemovedFile};
 
 /// What an entry takes beside its key and value, roughly.
 const ENTRY_LEN: usize = 64;
@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     /// Files whose data must be durable before the changes are, by number.
     pub(crate) unsynced: BTreeMap<u64, Arc<dyn File>>,
     /// Files that no object has any more.
-    pub(crate) removed: Vec<Removed>,
+    pub(crate) removed: Vec<RemovedFile>,
     /// Objects that became shorter.
     pub(crate) shrunk: Vec<ObjectId>,
 }
@@ -41,7 +41,7 @@ impl Batch {
     /// Notes that a file has no object any more.
     pub(crate) fn remove_file(&mut self, file: u64) {
         self.unsynced.remove(&file);
-        self.removed.push(Removed(file));
-        self.change(Removed(file).key(), Some(Arc::default()));
+        self.removed.push(RemovedFile(file));
+        self.change(RemovedFile(file).key(), Some(Arc::default()));
     }
 }

@@ -113,7 +113,7 @@ impl Store {
         assert!(self.on_commit.set(call).is_ok(), "the store has one owner");
     }
 
-    /// Says that somebody waits for a transaction, whose batch is then due at once. A number that
+    /// Says that a caller waits for a transaction, whose batch is then due at once. A number that
     /// was not given yet stands for the last one.
     pub fn want(&self, number: u64) {
         let mut front = self.front();
@@ -138,7 +138,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns when [`Store::commit`] is to be called: `now`, if somebody waits or a batch is full;
+    /// Returns when [`Store::commit`] is to be called: `now`, if a caller waits or a batch is full;
     /// later, if there is a batch; `None`, if there is none or the store has ended.
     ///
     /// The interval of a batch begins with the first call after its first transaction.

@@ -9,7 +9,7 @@ use crate::keys::{Keys, MemoryKeys, Opening, TreeKeys};
 use crate::medium::{Directory, Medium, Name, SimulatedDisk};
 use crate::objects::Objects;
 use crate::pace::Pace;
-use crate::records::{Numbers, Removed, Row};
+use crate::records::{Numbers, RemovedFile, Row};
 use crate::reserve::Reserve;
 use crate::store::Front;
 use crate::{Policy, Store, StoreError};
@@ -223,8 +223,8 @@ impl Store {
         for file in self.medium.objects_from(first).map_err(failed)? {
             self.medium.remove(Name::Object(file)).map_err(failed)?;
         }
-        self.each_key(Removed::all(), |key, _| {
-            let file = Removed::of_key(key).map_err(|error| self.damaged(&error))?;
+        self.each_key(RemovedFile::all(), |key, _| {
+            let file = RemovedFile::of_key(key).map_err(|error| self.damaged(&error))?;
             match self.medium.remove(Name::Object(file.0)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
                 _ => {

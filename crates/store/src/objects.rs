@@ -32,7 +32,7 @@ struct Table {
 /// An object in use. Readers share it; a transaction has it alone until it is applied.
 pub(crate) struct Object {
     pub(crate) id: ObjectId,
-    /// `None` until somebody has read it.
+    /// `None` until it was read.
     pub(crate) state: RwLock<Option<State>>,
 }
 

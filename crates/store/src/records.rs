@@ -138,9 +138,9 @@ impl Row {
 
 /// A file that no object has any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Removed(pub(crate) u64);
+pub(crate) struct RemovedFile(pub(crate) u64);
 
-impl Removed {
+impl RemovedFile {
     pub(crate) fn key(self) -> Key {
         let mut key = vec![REMOVED];
         Writer::new(&mut key, Order::Big).u64(self.0);

@@ -14,7 +14,7 @@ use crate::keys::{Bounds, Changes, Entries, Key, Keys, Value, View};
 use crate::medium::{Medium, Room};
 use crate::objects::Objects;
 use crate::pace::Pace;
-use crate::records::{Numbers, ObjectId, Removed, Row, Space};
+use crate::records::{Numbers, ObjectId, RemovedFile, Row, Space};
 use crate::reserve::Reserve;
 use crate::versions::Versions;
 use crate::{Policy, StoreError, Transaction};
@@ -68,7 +68,7 @@ pub(crate) struct Front {
     /// The keys without both.
     pub(crate) view: Arc<dyn View>,
     pub(crate) committed: u64,
-    /// The highest number that somebody waits for.
+    /// The highest number that a caller waits for.
     pub(crate) wanted: u64,
     /// When the running batch was first seen by [`Store::due`].
     pub(crate) opened: Option<Time>,
@@ -79,7 +79,7 @@ pub(crate) struct Front {
 /// Files without an object, and objects whose files are longer than they are.
 #[derive(Default)]
 pub(crate) struct Leftovers {
-    pub(crate) removed: Vec<Removed>,
+    pub(crate) removed: Vec<RemovedFile>,
     pub(crate) shrunk: Vec<ObjectId>,
 }
 
@@ -103,7 +103,7 @@ impl Front {
     /// Ends the creation of a file: it has an object now, or was removed.
     pub(crate) fn created(&mut self, file: u64) {
         if self.creating.remove(&file) == Some(true) {
-            self.running.change(Removed(file).key(), None);
+            self.running.change(RemovedFile(file).key(), None);
         }
     }
 
@@ -114,7 +114,7 @@ impl Front {
         batch.changes.insert(Numbers::key(), Some(numbers.encode()));
         for (file, noted) in &mut self.creating {
             if !std::mem::replace(noted, true) {
-                batch.change(Removed(*file).key(), Some(Arc::default()));
+                batch.change(RemovedFile(*file).key(), Some(Arc::default()));
             }
         }
         self.opened = None;

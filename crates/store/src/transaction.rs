@@ -143,7 +143,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Applies the changes. Returns the number of the transaction, which is above all earlier ones;
-    /// everybody sees the changes from now on, and they are durable when
+    /// all readers see the changes from now on, and they are durable when
     /// [`Store::committed`] has reached the number.
     ///
     /// # Errors

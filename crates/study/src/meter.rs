@@ -24,7 +24,7 @@ pub(crate) struct Meter {
 
 /// A measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     pub(crate) answers: u64,
     pub(crate) over: Duration,
     /// Whether the rate was steady.
@@ -54,7 +54,7 @@ impl Meter {
 
     /// Returns the measurement once available: the last third of all rounds, if the third before
     /// had the same rate, or if `most` rounds have passed.
-    pub(crate) fn result(&self) -> Option<Measured> {
+    pub(crate) fn result(&self) -> Option<Measurement> {
         let count = self.rounds.len();
         if !self.answers.is_multiple_of(self.units) || count < self.least {
             return None;
@@ -62,7 +62,7 @@ impl Meter {
         let last = count - 1;
         let part = (last / 3).max(1);
         let steady = self.is_steady(last, part);
-        (steady || count >= self.most).then(|| Measured {
+        (steady || count >= self.most).then(|| Measurement {
             answers: part as u64 * self.units,
             over: self.took(last - part, last),
             steady,
@@ -87,7 +87,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    fn run(meter: &mut Meter, times: impl Iterator<Item = u64>) -> Option<(usize, Measured)> {
+    fn run(meter: &mut Meter, times: impl Iterator<Item = u64>) -> Option<(usize, Measurement)> {
         times.enumerate().find_map(|(n, at)| {
             meter.count(Time(at));
             meter.result().map(|measured| (n + 1, measured))

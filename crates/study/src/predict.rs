@@ -8,7 +8,7 @@ use fulmar_selftest::console::Measures;
 use fulmar_sim::{HostId, World};
 use serde::{Deserialize, Serialize};
 
-use crate::meter::{Measured, Meter};
+use crate::meter::{Measurement, Meter};
 use crate::network::{self, Hosts, TIMEOUT};
 use crate::path::{holds_back, lacks_credits, lacks_peer_credits};
 use crate::scenario::{Begin, Direction, Scenario};
@@ -163,7 +163,7 @@ fn watch(
     hosts: &Hosts,
     session: &mut Session,
     units: u64,
-) -> Result<(Measured, Vec<Option<Binding>>), StudyError> {
+) -> Result<(Measurement, Vec<Option<Binding>>), StudyError> {
     let mut waiting = Vec::new();
     let answers = |session: &Session| session.meter.as_ref().map_or(0, Meter::answers);
     loop {
@@ -191,7 +191,7 @@ fn most_often(waiting: &[Option<Binding>]) -> Binding {
     later.iter().flatten().find(often).copied().unwrap_or(Binding::RpcsOrWindows)
 }
 
-fn result(session: &Session) -> Option<Measured> {
+fn result(session: &Session) -> Option<Measurement> {
     session.meter.as_ref()?.result()
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn shares(counts: &[u64]) -> (f64, f64) {
 const FULL: f64 = 0.96;
 
 /// Returns which lines are full, if any.
-fn full_lines(scenario: &Scenario, measured: Measured) -> Option<Binding> {
+fn full_lines(scenario: &Scenario, measured: Measurement) -> Option<Binding> {
     let path = &scenario.path;
     let rate = measured.answers as f64 / measured.over.as_secs_f64();
     // Bytes of a transfer on the wire in the direction of the data: a message with its header.

@@ -117,9 +117,9 @@ pub(crate) fn values(pair: &Pair<'_>) -> Vec<(Quantity, f64)> {
     all.into_iter().filter_map(|(quantity, value)| Some((quantity, value?))).collect()
 }
 
-type Known = Vec<(Quantity, Option<f64>)>;
+type Values = Vec<(Quantity, Option<f64>)>;
 
-fn network(pair: &Pair<'_>) -> Known {
+fn network(pair: &Pair<'_>) -> Values {
     let now = pair.now;
     if now.interfaces.is_empty() {
         return Vec::new();
@@ -161,7 +161,7 @@ fn round_trip(pair: &Pair<'_>) -> Option<f64> {
     (samples > 0).then(|| sum as f64 / samples as f64 / 1e3)
 }
 
-fn of_targets(pair: &Pair<'_>) -> Known {
+fn of_targets(pair: &Pair<'_>) -> Values {
     let all = || pair.now.targets.iter().map(|one| of_target(pair, one));
     vec![
         (Quantity::TargetsRead, sum(all().map(|both| bytes(pair, both, "read_bytes")))),
@@ -170,7 +170,7 @@ fn of_targets(pair: &Pair<'_>) -> Known {
     ]
 }
 
-fn of_mounts(pair: &Pair<'_>) -> Known {
+fn of_mounts(pair: &Pair<'_>) -> Values {
     let all = || pair.now.connections.iter().map(|one| of_connection(pair, one));
     let in_flight = pair.now.connections.iter().map(|one| one.in_flight);
     let waits =

@@ -1,6 +1,6 @@
 //! What a pattern selects among the names of parameters: files, and the directories that they are in.
 
-use fulmar_control::show::Listed;
+use fulmar_control::show::ParameterName;
 
 /// A file, or a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(super) enum Kind {
 
 impl Entry {
     /// Returns that of the first parts of a name.
-    fn of(listed: &Listed, len: usize) -> Self {
-        let Listed { name, is_readable, is_writable } = listed;
+    fn of(listed: &ParameterName, len: usize) -> Self {
+        let ParameterName { name, is_readable, is_writable } = listed;
         let (is_readable, is_writable) = (*is_readable, *is_writable);
         let kind = if len == name.len() {
             Kind::File { is_readable, is_writable }
@@ -57,7 +57,7 @@ impl Entry {
 
 /// Returns what a pattern selects, each once and in the order of the names. What is in a selected directory
 /// comes after all else that is beside it.
-pub(super) fn select(pattern: &str, names: &[Listed], is_recursive: bool) -> Vec<Entry> {
+pub(super) fn select(pattern: &str, names: &[ParameterName], is_recursive: bool) -> Vec<Entry> {
     let found = names.iter().flat_map(|one| one.selected(pattern).map(|len| Entry::of(one, len)));
     let mut entries = once(found);
     if is_recursive {
@@ -70,7 +70,7 @@ pub(super) fn select(pattern: &str, names: &[Listed], is_recursive: bool) -> Vec
     entries
 }
 
-fn add_content(directory: &Entry, names: &[Listed], entries: &mut Vec<Entry>) {
+fn add_content(directory: &Entry, names: &[ParameterName], entries: &mut Vec<Entry>) {
     let len = directory.name.len();
     let inside =
         names.iter().filter(|one| one.name.len() > len && one.name[..len] == directory.name);
@@ -91,8 +91,8 @@ fn once(entries: impl Iterator<Item = Entry>) -> Vec<Entry> {
 mod tests {
     use super::*;
 
-    fn names() -> Vec<Listed> {
-        let listed = |name: &str, is_readable, is_writable| Listed {
+    fn names() -> Vec<ParameterName> {
+        let listed = |name: &str, is_readable, is_writable| ParameterName {
             name: name.split('/').map(str::to_owned).collect(),
             is_readable,
             is_writable,

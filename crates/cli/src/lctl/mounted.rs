@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fulmar_base::Errno;
 use fulmar_client::special::{DEBUG_LOG, PARAMETER, PARAMETERS};
-use fulmar_control::show::{Listed, Parameter};
+use fulmar_control::show::{Parameter, ParameterName};
 use fulmar_text::pattern;
 
 use crate::context::Context;
@@ -107,10 +107,10 @@ impl Mounted {
     }
 
     /// Returns what can be done with it.
-    pub(super) fn listed(&self) -> Listed {
+    pub(super) fn listed(&self) -> ParameterName {
         let file = self.parts.last().map(String::as_str).unwrap_or_default();
         let (is_readable, is_writable) = (file != MARKER, !READ_ONLY.contains(&file));
-        Listed { name: self.parts.clone(), is_readable, is_writable }
+        ParameterName { name: self.parts.clone(), is_readable, is_writable }
     }
 
     /// Returns it with its value; `None` if it is not known at the moment.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Subcommand;
 use fulmar_base::Errno;
 use fulmar_control::api::{CallError, ParameterList, ParameterSet, ParameterShow};
-use fulmar_control::show::{Form, Listed, exit};
+use fulmar_control::show::{Form, ParameterName, exit};
 
 use super::entries::{Entry, select};
 use super::mounted::{self, Mounted};
@@ -155,7 +155,7 @@ struct Found {
     entries: Vec<Entry>,
     mounted: Vec<Mounted>,
     /// The names that the node has.
-    of_node: Vec<Listed>,
+    of_node: Vec<ParameterName>,
 }
 
 /// The values of parameters by their names, or why one is not read.
@@ -177,7 +177,7 @@ impl Which {
     fn find(&self, command: &str, word: &str, context: &Context) -> Result<Found, Status> {
         let pattern = self.pattern(word);
         let mounted = of_mounts(context);
-        let mut names: Vec<Listed> = mounted.iter().map(Mounted::listed).collect();
+        let mut names: Vec<ParameterName> = mounted.iter().map(Mounted::listed).collect();
         let request = ParameterList { patterns: vec![pattern.clone()], modules: self.modules };
         let of_node = match context.client.call(&request) {
             Ok(of_node) => of_node,
@@ -216,7 +216,8 @@ impl Found {
                 Err(errno) => drop(values.insert(one.parts().to_vec(), Err(errno))),
             }
         }
-        let of_node: Vec<&Listed> = self.of_node.iter().filter(|one| is_file(&one.name)).collect();
+        let of_node: Vec<&ParameterName> =
+            self.of_node.iter().filter(|one| is_file(&one.name)).collect();
         // The word selects the files of a directory only with its content, so those are named.
         let patterns = match which.recursive {
             false if of_node.is_empty() => Vec::new(),

@@ -63,7 +63,7 @@ async fn serve_one<S>(stream: S, router: TowerToHyperService<Router>, seat: Arc<
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = TokioIo::new(Watched { stream, seat: seat.clone() });
+    let stream = TokioIo::new(WatchedStream { stream, seat: seat.clone() });
     let service = service_fn(move |request| {
         let (router, seat) = (router.clone(), seat.clone());
         async move { answer(&router, &seat, request).await }
@@ -148,12 +148,12 @@ impl Drop for Seat {
 }
 
 /// A stream whose writes are noted.
-struct Watched<S> {
+struct WatchedStream<S> {
     stream: S,
     seat: Arc<Seat>,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedStream<S> {
     fn note(&self, written: &Poll<io::Result<usize>>) {
         if matches!(written, Poll::Ready(Ok(count)) if *count > 0) {
             self.seat.shared.places().read(Instant::now(), self.seat.number);
@@ -161,7 +161,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -171,7 +171,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

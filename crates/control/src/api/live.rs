@@ -20,12 +20,12 @@ use crate::show::{self, Ni, POOLS, SocklndCounters, Stats};
 /// The least time between two samples: however many pages are open, the node is examined once in it.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// What the page shows: a model that gets samples only while somebody looks.
+/// What the page shows: a model that gets samples only while a browser shows it.
 #[derive(Debug)]
-pub(super) struct Live(Mutex<Watched>);
+pub(super) struct Live(Mutex<LiveModel>);
 
 #[derive(Debug)]
-struct Watched {
+struct LiveModel {
     model: Model,
     /// When the last sample was taken.
     taken: Option<Instant>,
@@ -34,10 +34,10 @@ struct Watched {
 impl Live {
     pub(super) fn new() -> Self {
         let model = Model::new(["this node".to_owned()]);
-        Self(Mutex::new(Watched { model, taken: None }))
+        Self(Mutex::new(LiveModel { model, taken: None }))
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
+    fn watched(&self) -> MutexGuard<'_, LiveModel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -29,7 +29,7 @@ const PEER_NIDS_MAX: usize = 4096;
 /// Returns all metrics of the node; of one that has failed only that.
 pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
     if admin.failure().is_some() {
-        return encoded(Failed);
+        return encoded(FailureMetrics);
     }
     let scrape = Scrape {
         nets: admin.net_show(NetShow::default())?,
@@ -43,7 +43,7 @@ pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
         resident_bytes: resident_bytes(),
     };
     // The failure may have been in the middle of that.
-    if admin.failure().is_some() { encoded(Failed) } else { encoded(scrape) }
+    if admin.failure().is_some() { encoded(FailureMetrics) } else { encoded(scrape) }
 }
 
 fn encoded(metrics: impl Collector) -> Result<String, AdminError> {
@@ -65,9 +65,9 @@ pub fn resident_bytes() -> Option<u64> {
 
 /// The metrics of a node that has failed.
 #[derive(Debug)]
-struct Failed;
+struct FailureMetrics;
 
-impl Collector for Failed {
+impl Collector for FailureMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         Out { encoder }.failed(true)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fulmar_lnet_wire::{Net, Nid, NidMatch};
-use fulmar_selftest::console::{self, Keyed};
+use fulmar_selftest::console::{self, KeyedCommand};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -183,7 +183,7 @@ operations! {
     /// order of the patterns. Those that cannot be read are left out.
     "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
     /// The names of these parameters, and of those that are only written.
-    "parameter/list" parameter_list(ParameterList) -> Vec<show::Listed> { Ok(Vec::new()) };
+    "parameter/list" parameter_list(ParameterList) -> Vec<show::ParameterName> { Ok(Vec::new()) };
     /// Sets the parameters whose names are selected by the pattern, until the node ends. Returns their names.
     "parameter/set" parameter_set(ParameterSet) -> Vec<String> {
         Err(AdminError::unsupported("setting parameters"))
@@ -517,7 +517,7 @@ requests! {
         id: Option<u32>,
     }
     /// See [`Admin::lst`].
-    Lst { keyed: Keyed, }
+    Lst { keyed: KeyedCommand, }
     /// The answer of the console. It includes refusals, whose texts `lst` has.
     LstReply { answer: console::Answer, }
 }

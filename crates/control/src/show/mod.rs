@@ -28,7 +28,7 @@ pub use model::{
     Answer, Connection, Globals, LndTunables, Net, Ni, Reply, SocklndCounters, SocklndInterface,
     SocklndPeer, globals,
 };
-pub use parameters::{Form, Listed, Parameter};
+pub use parameters::{Form, Parameter, ParameterName};
 pub use query::{Answers, answers, cpt_of_nid};
 pub use route::POOLS;
 pub use target::{Target, targets};

@@ -16,7 +16,7 @@ pub struct Parameter {
 
 /// The name of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ParameterName {
     /// Its parts.
     pub name: Vec<String>,
     /// Whether it has a value.
@@ -32,7 +32,7 @@ impl Parameter {
     }
 }
 
-impl Listed {
+impl ParameterName {
     /// Returns how many of the first parts of its name a [pattern] selects, in each way in which it does: all of
     /// them, or those of a directory.
     pub fn selected(&self, pattern: &str) -> impl Iterator<Item = usize> {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_pattern_selects_files_and_directories() {
         let name = ["osc", "lv-OST0000-osc-1", "import"].map(str::to_owned).to_vec();
-        let listed = Listed { name, is_readable: true, is_writable: false };
+        let listed = ParameterName { name, is_readable: true, is_writable: false };
         let selected = |pattern: &str| listed.selected(pattern).collect::<Vec<usize>>();
         assert_eq!(selected("*"), [1]);
         assert_eq!(selected("osc/*"), [2]);

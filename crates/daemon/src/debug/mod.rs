@@ -99,7 +99,7 @@ impl Log {
         let by_level = EnvFilter::try_from_env("FULMAR_LOG").unwrap_or_else(|_| level.into());
         let printed = tracing_subscriber::fmt::layer()
             .with_target(false)
-            // Whoever read standard error may be gone.
+            // The reader of standard error may be gone.
             .log_internal_errors(false)
             .with_ansi(io::stderr().is_terminal())
             .with_writer(io::stderr)

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fulmar_base::{BufferId, Errno, Span};
 use fulmar_lnet_wire::selftest::Usage;
 use fulmar_net::{Admin, Buffer, Host, Job, JobDone, Memory, Node, Running, Service, Slice};
-use fulmar_selftest::console::{Answer, Keyed};
+use fulmar_selftest::console::{Answer, KeyedCommand};
 use fulmar_selftest::{CommandId, Config, HostRequest, Notice, SelftestService, Task};
 use tracing::Level;
 
@@ -35,7 +35,7 @@ impl Selftest {
     ///
     /// # Errors
     /// ESHUTDOWN if the node was stopped, EIO if it has failed.
-    pub fn command(&self, command: Keyed) -> Result<Answer, Errno> {
+    pub fn command(&self, command: KeyedCommand) -> Result<Answer, Errno> {
         let (waiting, answer) = sync_channel(1);
         let host = self.0.host();
         let own = host.node.first_small_nid();

@@ -16,7 +16,7 @@ const SAMPLE: Duration = Duration::from_millis(20);
 
 /// The data that arrived on all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Arrived {
+pub(crate) struct Arrivals {
     pub(crate) bytes: u64,
     pub(crate) time: Duration,
     /// Rate of the second half of the time, in bits per second.
@@ -78,7 +78,7 @@ fn send(mut stream: &TcpStream, deadline: Instant) -> StreamStats {
 }
 
 /// Reads from all connections to their end, for at most `timeout`.
-pub(crate) fn receive_all(streams: Vec<TcpStream>, timeout: Duration) -> Arrived {
+pub(crate) fn receive_all(streams: Vec<TcpStream>, timeout: Duration) -> Arrivals {
     let (total, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let start = Instant::now();
     let mut samples = vec![(Duration::ZERO, 0)];
@@ -121,7 +121,7 @@ fn receive(mut stream: &TcpStream, total: &AtomicU64, stop: &AtomicBool) {
 
 /// Computes the time from the first to the last byte, and the rate of its second half, from samples
 /// of time and received bytes.
-fn settle(samples: &[(Duration, u64)]) -> Arrived {
+fn settle(samples: &[(Duration, u64)]) -> Arrivals {
     let bytes = samples.last().map_or(0, |(_, bytes)| *bytes);
     // A sample is taken after bytes arrive, so the last one without any marks the start.
     let first = samples.iter().rfind(|(_, seen)| *seen == 0).map_or(Duration::ZERO, |s| s.0);
@@ -132,7 +132,7 @@ fn settle(samples: &[(Duration, u64)]) -> Arrived {
         let rest = last.saturating_sub(*at).as_secs_f64();
         if rest > 0.0 { (bytes - seen) as f64 * 8.0 / rest } else { 0.0 }
     });
-    Arrived { bytes, time, settled }
+    Arrivals { bytes, time, settled }
 }
 
 #[cfg(test)]
@@ -153,6 +153,6 @@ mod tests {
         let arrived = settle(&samples);
         assert_eq!((arrived.bytes, arrived.time), (600, at(1000)));
         assert!((arrived.settled - 8000.0).abs() < 1e-6, "{}", arrived.settled);
-        assert_eq!(settle(&[(at(0), 0), (at(20), 0)]), Arrived::default());
+        assert_eq!(settle(&[(at(0), 0), (at(20), 0)]), Arrivals::default());
     }
 }

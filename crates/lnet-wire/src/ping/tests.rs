@@ -7,7 +7,7 @@ use super::*;
 /// Decodes complete info and requires that it encodes to the same bytes.
 fn check(text: &str) -> PingInfo {
     let bytes = hex(text);
-    let Decoded { info, size, order } =
+    let DecodedInfo { info, size, order } =
         PingInfo::decode(&bytes).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((size as usize, order), (bytes.len(), Order::Little));
     assert_eq!(info.size(), size);
@@ -78,7 +78,7 @@ fn a_big_endian_node_is_understood() {
     info.encode(Order::Big, &mut bytes);
     assert_eq!(bytes[..8], [0x70, 0x69, 0x6e, 0x67, 0, 0, 0, 0x3e]);
     let decoded = PingInfo::decode(&bytes).unwrap();
-    assert_eq!(decoded, Decoded { info, size: 72, order: Order::Big });
+    assert_eq!(decoded, DecodedInfo { info, size: 72, order: Order::Big });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use fulmar_wire::{DecodeError, Field, Reader, Writer, wire_struct};
 
 use super::framework::SessionId;
 
-/// The kind of a [`Stat`](super::Stat) that requests [`Measured`]; the low 16 bits are the number
+/// The kind of a [`Stat`](super::Stat) that requests [`MeasureReply`]; the low 16 bits are the number
 /// of the first bucket of the [`Slice`].
 pub const MEASURE: u32 = 0x4655_0000;
 
@@ -43,7 +43,7 @@ impl Slice {
 /// The reply. It counts the RPCs of the session's tests for which this node is the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Measured {
+pub struct MeasureReply {
     /// A positive error number, 0 for success.
     pub status: u32,
     pub session: SessionId,
@@ -58,19 +58,19 @@ pub struct Measured {
     pub slice: Slice,
 }
 
-impl Measured {
+impl MeasureReply {
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
-            status: r.u32("Measured.status")?,
-            session: Field::read(r, "Measured.session")?,
-            rpcs: r.u64("Measured.rpcs")?,
-            bytes: r.u64("Measured.bytes")?,
-            min_ns: r.u64("Measured.min_ns")?,
-            max_ns: r.u64("Measured.max_ns")?,
-            usage: Field::read(r, "Measured.usage")?,
+            status: r.u32("MeasureReply.status")?,
+            session: Field::read(r, "MeasureReply.session")?,
+            rpcs: r.u64("MeasureReply.rpcs")?,
+            bytes: r.u64("MeasureReply.bytes")?,
+            min_ns: r.u64("MeasureReply.min_ns")?,
+            max_ns: r.u64("MeasureReply.max_ns")?,
+            usage: Field::read(r, "MeasureReply.usage")?,
             slice: Slice {
-                first: r.u32("Measured.first")?,
-                counts: Field::read(r, "Measured.counts")?,
+                first: r.u32("MeasureReply.first")?,
+                counts: Field::read(r, "MeasureReply.counts")?,
             },
         })
     }

@@ -25,7 +25,7 @@ pub use framework::{
     RemoveSessionReply, SessionId, Test, TestKind, TestReply,
 };
 pub use load::{Brw, BrwReply, Direction, Ping, PingReply};
-pub use measure::{Histogram, MEASURE, Measured, Slice, Usage};
+pub use measure::{Histogram, MEASURE, MeasureReply, Slice, Usage};
 pub use stat::{FrameworkCounters, LnetCounters, RpcCounters, Stat, StatReply};
 
 /// The length of every message in bytes.
@@ -163,7 +163,7 @@ macro_rules! bodies {
             /// A test to install; its parameters depend on the features.
             Test(Test),
             /// The reply of a Fulmar node to a [`Stat::kind`] of [`MEASURE`].
-            Measured(Measured),
+            Measured(MeasureReply),
         }
 
         impl Body {
@@ -184,7 +184,7 @@ macro_rules! bodies {
             ) -> Result<Self, DecodeError> {
                 match kind {
                     MessageType::QUERY_STAT_REPLY if reserved == MEASURED_TAG => {
-                        Ok(Self::Measured(Measured::read(r)?))
+                        Ok(Self::Measured(MeasureReply::read(r)?))
                     }
                     MessageType::TEST => Ok(Self::Test(Test::read(features, r)?)),
                     $( MessageType::$kind => {

@@ -12,7 +12,7 @@ use crate::api::EventKind;
 use crate::matching::Owner;
 use crate::peers::{PeerId, PeerNiId};
 
-/// A push to us that is to be acknowledged.
+/// A push to this node that is to be acknowledged.
 #[derive(Debug)]
 struct Push {
     header: Header,
@@ -20,7 +20,7 @@ struct Push {
     accepted: u32,
 }
 
-/// Pushes to us that wait for their ACK, because a claim of their peer is being checked.
+/// Pushes to this node that wait for their ACK, because a claim of their peer is being checked.
 #[derive(Debug, Default)]
 pub(super) struct Pushes {
     peers: BTreeMap<PeerId, Vec<Push>>,

@@ -17,12 +17,12 @@ use crate::peers::PeerNiId;
 /// What is delayed, in the order in which it goes on.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
-    held: BTreeMap<(Time, u64), (DelayId, Held)>,
+    held: BTreeMap<(Time, u64), (DelayId, DelayedMessage)>,
     next: u64,
 }
 
 #[derive(Debug)]
-enum Held {
+enum DelayedMessage {
     Send(MessageId),
     Receive(RxId, Arrival, Header),
 }
@@ -44,7 +44,7 @@ impl Lnet {
         let Some(message) = self.messages.get(id) else { return false };
         let Some((rule, until)) = self.faults.delay(now, &message.header) else { return false };
         self.messages.live(id).hold(Hold::Delayed);
-        self.hold_back(rule, until, Held::Send(id));
+        self.hold_back(rule, until, DelayedMessage::Send(id));
         true
     }
 
@@ -53,7 +53,7 @@ impl Lnet {
         let Origin::Lnd(rx, _) = arrival.origin else { return false };
         let Some((rule, until)) = self.faults.delay(now, header) else { return false };
         self.answer(arrival, Verdict::Wait);
-        self.hold_back(rule, until, Held::Receive(rx, arrival, *header));
+        self.hold_back(rule, until, DelayedMessage::Receive(rx, arrival, *header));
         true
     }
 
@@ -61,7 +61,7 @@ impl Lnet {
     pub(super) fn forget_held(&mut self, rx: RxId) {
         self.backpressure.forget(rx);
         if !self.delays.is_empty() {
-            let is_it = |held: &Held| matches!(held, Held::Receive(held, ..) if *held == rx);
+            let is_it = |held: &DelayedMessage| matches!(held, DelayedMessage::Receive(held, ..) if *held == rx);
             self.delays.held.retain(|_, (_, held)| !is_it(held));
         }
     }
@@ -90,16 +90,16 @@ impl Lnet {
         self.settle(now);
     }
 
-    fn hold_back(&mut self, rule: DelayId, until: Time, held: Held) {
+    fn hold_back(&mut self, rule: DelayId, until: Time, held: DelayedMessage) {
         let at = (until, self.delays.next);
         self.delays.next += 1;
         self.delays.held.insert(at, (rule, held));
     }
 
-    fn let_go(&mut self, now: Time, held: Held) {
+    fn let_go(&mut self, now: Time, held: DelayedMessage) {
         match held {
-            Held::Send(id) => self.post_delayed(now, id),
-            Held::Receive(_, arrival, header) => self.proceed(now, arrival, header),
+            DelayedMessage::Send(id) => self.post_delayed(now, id),
+            DelayedMessage::Receive(_, arrival, header) => self.proceed(now, arrival, header),
         }
     }
 

@@ -7,7 +7,7 @@ use fulmar_lnet_wire::{Body, Header, Nid};
 use super::Lnet;
 use super::message::{Arrival, Stage};
 use crate::api::{Md, MdId, Me, MeId, Memory, ServiceId};
-use crate::matching::Matched;
+use crate::matching::SearchResult;
 
 impl Lnet {
     /// Attaches a match entry to a portal. The first one decides for ever whether the portal's
@@ -144,14 +144,14 @@ impl Lnet {
             };
             let same_peer = |a, b| self.peers.same_peer(a, b);
             match self.matching.offer(me, &query, same_peer) {
-                Matched::Found(found) => {
+                SearchResult::Found(found) => {
                     self.undelay(&header, id);
                     self.take_put(now, id, arrival, found);
                 }
-                Matched::TooLong => {
+                SearchResult::TooLong => {
                     self.drop_delayed(now, id, "it is longer than the memory that it matches");
                 }
-                Matched::Nothing => {}
+                SearchResult::Nothing => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnd::FailureClass;
-use fulmar_lnet_wire::ping::{Decoded, Features, PingInfo};
+use fulmar_lnet_wire::ping::{DecodedInfo, Features, PingInfo};
 use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, ProcessId, RESERVED_PORTAL};
 
 use super::Lnet;
@@ -15,7 +15,7 @@ use crate::api::{EventKind, Memory, Output, QueryId};
 use crate::credits::Allowance;
 use crate::health::Target;
 use crate::matching::Owner;
-use crate::peers::{self, Known, Own, PeerId, PeerNiId, PeerState, Step};
+use crate::peers::{self, Own, PeerId, PeerNiId, PeerState, Step, Surroundings};
 
 impl Lnet {
     /// Discovers the node with this NID, or learns of it again if `force`;
@@ -189,13 +189,13 @@ impl Lnet {
     }
 
     /// Uses ping info that is whole.
-    pub(super) fn learn(&mut self, now: Time, peer: PeerId, from: Nid, decoded: &Decoded) {
+    pub(super) fn learn(&mut self, now: Time, peer: PeerId, from: Nid, decoded: &DecodedInfo) {
         self.own.push_room = self.own.push_room.max(decoded.size).min(PingInfo::SIZE_MAX);
         self.gateway_described(peer, &decoded.info);
         let ours = self.own_nids();
         let behind = self.nets_behind(peer);
         let gateways: Vec<PeerId> = self.routing.gateways().collect();
-        let known = Known { ours: &ours, behind: &behind, gateways: &gateways };
+        let known = Surroundings { ours: &ours, behind: &behind, gateways: &gateways };
         let merged = self.peers.merge(now, peer, from, decoded, known);
         self.follow_peers(now);
         // Only now is it known which NIDs are its own.

@@ -97,7 +97,7 @@ impl Lnet {
         self.deliver(ended, bytes);
     }
 
-    /// Ends a push to us: uses its ping info, then acknowledges it.
+    /// Ends a push to this node: uses its ping info, then acknowledges it.
     fn finalize_push(
         &mut self,
         now: Time,

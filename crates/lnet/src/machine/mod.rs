@@ -38,7 +38,7 @@ use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryI
 use crate::credits::CreditTable;
 use crate::fault::Faults;
 use crate::health::{HEALTH_MAX, Health};
-use crate::matching::{Ended, Matching, Owner};
+use crate::matching::{Completion, Matching, Owner};
 use crate::ni::Ni;
 use crate::notice::Notice;
 use crate::peers::{PeerId, PeerNiId, Peers};
@@ -286,8 +286,8 @@ impl Lnet {
     }
 
     /// Passes an event to the owner of its descriptor.
-    fn deliver(&mut self, ended: Ended, bytes: Vec<u8>) {
-        let Ended { owner, event } = ended;
+    fn deliver(&mut self, ended: Completion, bytes: Vec<u8>) {
+        let Completion { owner, event } = ended;
         if let Owner::Service(service) = owner {
             return self.outputs.push_back(Output::Event { service, event, bytes });
         }

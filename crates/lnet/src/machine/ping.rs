@@ -185,7 +185,7 @@ impl Lnet {
     }
 
     /// Discovery was switched on or off. The sequence number stays, so that only a forced push
-    /// reports it to those who would push to us.
+    /// reports it to peers that would push to this node.
     pub(super) fn discovery_switched(&mut self) {
         self.own.bytes = None;
         self.own_changed();

@@ -9,7 +9,7 @@ use super::message::{Arrival, Message, Origin, Stage};
 use super::send::is_of_service;
 use crate::api::{MdOptions, Output};
 use crate::health::Target;
-use crate::matching::{Found, Matched, Operation, Query};
+use crate::matching::{Operation, Placement, Query, SearchResult};
 use crate::ni::NiId;
 use crate::notice::Notice;
 use crate::peers::PeerNiId;
@@ -175,7 +175,7 @@ impl Lnet {
         Some(found)
     }
 
-    /// Handles a header that is for us.
+    /// Handles a header for a NID of this node.
     pub(super) fn dispatch(&mut self, now: Time, arrival: Arrival, header: Header) {
         match header.body {
             Body::Put { portal: RESERVED_PORTAL, match_bits, .. } => {
@@ -194,11 +194,11 @@ impl Lnet {
     fn handle_put(&mut self, now: Time, arrival: Arrival, header: Header) {
         let Some(query) = self.query(&header) else { return };
         match self.search(&query) {
-            Matched::Found(found) => {
+            SearchResult::Found(found) => {
                 let id = self.receive(Message::received(header, Stage::Receiving(arrival)));
                 self.take_put(now, id, arrival, found);
             }
-            Matched::Nothing if self.matching.is_lazy(query.portal) => {
+            SearchResult::Nothing if self.matching.is_lazy(query.portal) => {
                 let id = self.receive(Message::received(header, Stage::Delayed(arrival)));
                 self.matching.delay(query.portal, id);
                 self.answer(arrival, Verdict::Wait);
@@ -221,7 +221,7 @@ impl Lnet {
             );
         }
         let found = match self.search(&query) {
-            Matched::Found(found) => found,
+            SearchResult::Found(found) => found,
             missed => return self.drop_message(now, arrival, &header, reason(missed, &query)),
         };
         let operation = Some(Operation::get(found, &header, arrival.from));
@@ -291,7 +291,13 @@ impl Lnet {
     }
 
     /// Gives a PUT the memory that was found for it.
-    pub(super) fn take_put(&mut self, now: Time, id: MessageId, arrival: Arrival, found: Found) {
+    pub(super) fn take_put(
+        &mut self,
+        now: Time,
+        id: MessageId,
+        arrival: Arrival,
+        found: Placement,
+    ) {
         let sink = self.matching.sink(found);
         let message = self.messages.live(id);
         message.stage = Stage::Receiving(arrival);
@@ -375,7 +381,7 @@ impl Lnet {
         Some(Query { operation, initiator, pid, portal, match_bits, offset, len })
     }
 
-    fn search(&mut self, query: &Query) -> Matched {
+    fn search(&mut self, query: &Query) -> SearchResult {
         self.matching.incoming(query, |a, b| self.peers.same_peer(a, b))
     }
 
@@ -405,9 +411,9 @@ impl Lnet {
     }
 }
 
-fn reason(missed: Matched, query: &Query) -> &'static str {
+fn reason(missed: SearchResult, query: &Query) -> &'static str {
     match missed {
-        Matched::TooLong => "it is longer than the memory that it matches",
+        SearchResult::TooLong => "it is longer than the memory that it matches",
         _ if query.portal >= PORTALS => "there is no such portal",
         _ => "nothing matches it",
     }

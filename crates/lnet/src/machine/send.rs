@@ -367,7 +367,7 @@ impl Lnet {
         self.messages.live(id).hold(hold);
     }
 
-    /// Gives back the credits of a message, the interface's first, and wakes whom they wake.
+    /// Gives back the credits of a message, the interface's first, and wakes the messages that get them.
     pub(super) fn release(&mut self, path: Sending, payload_len: u32) {
         if !path.waits && matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
             // The interface may have been removed, and its credits with it.

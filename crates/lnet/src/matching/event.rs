@@ -7,7 +7,7 @@ use fulmar_lnet_wire::{Body, Header, Nid, ProcessId};
 
 use crate::api::{Event, EventKind, MdId};
 
-use super::portal::Found;
+use super::portal::Placement;
 
 /// An operation of a descriptor, which a message carries.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(super) enum Detail {
 
 impl Operation {
     /// Returns the operation of a PUT that was received.
-    pub(crate) fn put(found: Found) -> Self {
-        let Found { md, initiator, offset, len, .. } = found;
+    pub(crate) fn put(found: Placement) -> Self {
+        let Placement { md, initiator, offset, len, .. } = found;
         Self { md, detail: Detail::Received { initiator, offset, len } }
     }
 
@@ -40,7 +40,7 @@ impl Operation {
     }
 
     /// Returns the operation of a GET that was received from `sender`.
-    pub(crate) fn get(found: Found, header: &Header, sender: Nid) -> Self {
+    pub(crate) fn get(found: Placement, header: &Header, sender: Nid) -> Self {
         let event = Self::put(found).event(header, sender);
         Self { md: found.md, detail: Detail::Answered(Box::new(event)) }
     }

@@ -31,7 +31,7 @@ pub(crate) use descriptor::{Owner, Request};
 pub(crate) use event::Operation;
 pub(crate) use operations::{Begun, Late, Tracking};
 use portal::Portals;
-pub(crate) use portal::{Found, Matched, Query};
+pub(crate) use portal::{Placement, Query, SearchResult};
 
 /// What is matched against incoming messages, and what is under way with it.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Matching {
 
 /// The event of an operation that has ended, or of a descriptor that was unlinked.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct Completion {
     pub(crate) owner: Owner,
     pub(crate) event: Event,
 }
@@ -144,7 +144,7 @@ impl Matching {
     }
 
     /// Unlinks a descriptor. If nothing is under way with it, the event is returned now.
-    pub(crate) fn unlink(&mut self, md: MdId) -> Option<Ended> {
+    pub(crate) fn unlink(&mut self, md: MdId) -> Option<Completion> {
         let found = self.mds.get_mut(md).filter(|found| !found.zombie)?;
         found.zombie = true;
         found.aborted = found.refs > 0;
@@ -159,7 +159,7 @@ impl Matching {
         } else {
             self.mds.forget_response(md)
         }
-        idle.then_some(Ended { owner, event })
+        idle.then_some(Completion { owner, event })
     }
 
     /// Requires that a service has this descriptor, and that it is not unlinked.
@@ -260,7 +260,7 @@ impl Matching {
         &mut self,
         query: &Query,
         same_peer: impl Fn(Nid, Nid) -> bool,
-    ) -> Matched {
+    ) -> SearchResult {
         let matched = self.portals.search(&self.mds, query, same_peer);
         self.begin(matched)
     }
@@ -271,7 +271,7 @@ impl Matching {
         me: MeId,
         query: &Query,
         same_peer: impl Fn(Nid, Nid) -> bool,
-    ) -> Matched {
+    ) -> SearchResult {
         let matched = self.portals.try_entry(me, &self.mds, query, &same_peer);
         self.begin(matched)
     }

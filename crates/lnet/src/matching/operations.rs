@@ -9,8 +9,8 @@ use crate::api::{EventDone, EventKind, MdId, MdOptions};
 
 use super::descriptor::{Descriptor, Owner, Request};
 use super::event::{Detail, Operation};
-use super::portal::{Found, Matched};
-use super::{Ended, Matching};
+use super::portal::{Placement, SearchResult};
+use super::{Completion, Matching};
 
 /// The bits of `response_tracking`.
 const TRACK_GETS: u32 = 1;
@@ -104,8 +104,8 @@ impl Matching {
 
     /// Begins the operation that a search has found. An exhausted descriptor is taken off its
     /// entry, so that the next message does not find it.
-    pub(super) fn begin(&mut self, matched: Matched) -> Matched {
-        let Matched::Found(found) = matched else { return matched };
+    pub(super) fn begin(&mut self, matched: SearchResult) -> SearchResult {
+        let SearchResult::Found(found) = matched else { return matched };
         let md = self.mds.get_mut(found.md).expect("the search found it");
         md.begin();
         md.offset = found.offset + u64::from(found.len);
@@ -118,12 +118,12 @@ impl Matching {
     }
 
     /// Returns where the bytes of an operation go.
-    pub(crate) fn sink(&self, found: Found) -> Sink {
+    pub(crate) fn sink(&self, found: Placement) -> Sink {
         self.begun(found.md).sink(found.offset, found.len)
     }
 
     /// Returns the bytes that a GET fetches.
-    pub(crate) fn payload(&self, found: Found) -> Payload {
+    pub(crate) fn payload(&self, found: Placement) -> Payload {
         self.begun(found.md).payload(found.offset, found.len)
     }
 
@@ -194,7 +194,7 @@ impl Matching {
         sender: Nid,
         status: Result<(), Errno>,
         done: Option<EventDone>,
-    ) -> Ended {
+    ) -> Completion {
         let md = operation.md;
         let found = self.mds.get_mut(md).expect("an operation keeps its descriptor");
         found.refs -= 1;
@@ -210,7 +210,7 @@ impl Matching {
         let mut event = operation.event(header, sender);
         (event.status, event.user, event.unlinked, event.done) = (status, user, unlinked, done);
         debug_assert!(event.kind != EventKind::Unlink, "no operation is an unlinking");
-        Ended { owner, event }
+        Completion { owner, event }
     }
 
     /// Returns the first descriptor whose response is late. It awaits none from now on, but is

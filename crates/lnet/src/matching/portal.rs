@@ -26,7 +26,7 @@ pub(crate) struct Query {
 
 /// The memory that an operation was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Placement {
     pub(crate) me: MeId,
     pub(crate) md: MdId,
     pub(crate) initiator: Nid,
@@ -35,8 +35,8 @@ pub(crate) struct Found {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Matched {
-    Found(Found),
+pub(crate) enum SearchResult {
+    Found(Placement),
     /// The right entry cannot take so much: the search is over.
     TooLong,
     Nothing,
@@ -158,18 +158,20 @@ impl Portals {
         mds: &Mds,
         query: &Query,
         same_peer: impl Fn(Nid, Nid) -> bool,
-    ) -> Matched {
-        let Some(portal) = self.portals.get(query.portal as usize) else { return Matched::Nothing };
+    ) -> SearchResult {
+        let Some(portal) = self.portals.get(query.portal as usize) else {
+            return SearchResult::Nothing;
+        };
         let bits = query.match_bits;
         let exact = portal.exact.range((bits, i64::MIN)..=(bits, i64::MAX));
         let candidates = portal.ignoring.values().chain(exact.map(|(_, id)| id));
         for id in candidates {
             match self.try_entry(*id, mds, query, &same_peer) {
-                Matched::Nothing => {}
+                SearchResult::Nothing => {}
                 matched => return matched,
             }
         }
-        Matched::Nothing
+        SearchResult::Nothing
     }
 
     /// Tells whether one entry takes `query`.
@@ -179,11 +181,11 @@ impl Portals {
         mds: &Mds,
         query: &Query,
         same_peer: &impl Fn(Nid, Nid) -> bool,
-    ) -> Matched {
+    ) -> SearchResult {
         let Some(Entry { me, md: Some(md), .. }) = self.entries.get(id.0) else {
-            return Matched::Nothing;
+            return SearchResult::Nothing;
         };
-        let Some(found) = mds.find(*md) else { return Matched::Nothing };
+        let Some(found) = mds.find(*md) else { return SearchResult::Nothing };
         let bits = (me.match_bits ^ query.match_bits) & !me.ignore_bits;
         let pid = me.match_id.pid;
         if found.is_exhausted()
@@ -191,18 +193,18 @@ impl Portals {
             || bits != 0
             || (pid != Pid::ANY && pid != query.pid)
         {
-            return Matched::Nothing;
+            return SearchResult::Nothing;
         }
         let nid = me.match_id.nid;
         if !nid.is_any() && nid != query.initiator && !same_peer(nid, query.initiator) {
-            return Matched::Nothing;
+            return SearchResult::Nothing;
         }
         match room(found, query) {
             Some((offset, len)) => {
                 let initiator = query.initiator;
-                Matched::Found(Found { me: id, md: *md, initiator, offset, len })
+                SearchResult::Found(Placement { me: id, md: *md, initiator, offset, len })
             }
-            None => Matched::TooLong,
+            None => SearchResult::TooLong,
         }
     }
 

@@ -50,9 +50,9 @@ fn put(ack: Handle) -> Body {
     Body::Put { ack, match_bits: 5, header_data: 3, portal: PORTAL, offset: 0 }
 }
 
-fn found(matched: Matched) -> Found {
+fn found(matched: SearchResult) -> Placement {
     match matched {
-        Matched::Found(found) => found,
+        SearchResult::Found(found) => found,
         other => panic!("{other:?}"),
     }
 }
@@ -79,19 +79,19 @@ fn a_put_goes_to_the_memory_that_matches_and_ends_with_its_event() {
     let posted = md(100, Some(2), MdOptions::OP_PUT);
     let (id, portal) = matching.attach(service, me, posted, Memory::Buffer).unwrap();
     assert_eq!(portal, PORTAL);
-    assert_eq!(matching.incoming(&query(MdOptions::OP_GET, 0), alone), Matched::Nothing);
-    assert_eq!(matching.incoming(&query(MdOptions::OP_PUT, 101), alone), Matched::TooLong);
+    assert_eq!(matching.incoming(&query(MdOptions::OP_GET, 0), alone), SearchResult::Nothing);
+    assert_eq!(matching.incoming(&query(MdOptions::OP_PUT, 101), alone), SearchResult::TooLong);
     let first = found(matching.incoming(&query(MdOptions::OP_PUT, 60), alone));
     let second = found(matching.incoming(&query(MdOptions::OP_PUT, 40), alone));
     let span = |offset, len| Sink::Span(Span { buffer: BufferId(7), offset, len });
     assert_eq!([first, second].map(|found| matching.sink(found)), [span(0, 60), span(60, 40)]);
     // Its threshold is used up: the entry is gone before the operations have ended.
-    assert_eq!(matching.incoming(&query(MdOptions::OP_PUT, 0), alone), Matched::Nothing);
+    assert_eq!(matching.incoming(&query(MdOptions::OP_PUT, 0), alone), SearchResult::Nothing);
     assert_eq!(matching.check(|_| 2), Ok(()));
     let header = header(nid(2), 60, put(Handle { interface: 1, object: 2 }));
     assert!(matching.is_acknowledged(id, &header));
     let done = Some(EventDone(9));
-    let Ended { owner, event } =
+    let Completion { owner, event } =
         matching.end(&Operation::put(first), &header, nid(3), Ok(()), done);
     assert_eq!(
         (owner, event.kind, event.unlinked),
@@ -199,7 +199,7 @@ fn a_closed_service_leaves_its_descriptors_to_be_unlinked() {
     let (attached, _) = matching.attach(service, me, posted, Memory::Buffer).unwrap();
     let bound = matching.bind(service, md(9, None, MdOptions::default()), Memory::Buffer).unwrap();
     assert_eq!(matching.close(service), Ok(vec![attached, bound]));
-    assert_eq!(matching.incoming(&query(MdOptions::OP_PUT, 1), alone), Matched::Nothing);
+    assert_eq!(matching.incoming(&query(MdOptions::OP_PUT, 1), alone), SearchResult::Nothing);
     assert_eq!(matching.close(service), Err(Errno::ENOENT));
     assert_eq!(matching.service(service), Err(Errno::ESHUTDOWN));
 }

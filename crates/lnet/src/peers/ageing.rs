@@ -1,5 +1,5 @@
 //! Which peers are forgotten. An unknown peer is one that is not configured and with which no
-//! service has exchanged a message: it has pinged us, pushed to us, or was named by others.
+//! service has exchanged a message: it has pinged this node, pushed to it, or was named by others.
 //!
 //! ```text
 //! more than 4,096 NIDs of unknown peers  those of peers that were idle for 5 s go, the oldest first

@@ -353,7 +353,7 @@ mod tests {
     use crate::api::{MdId, QueryId};
     use crate::peers::discovery::Step;
     use crate::peers::tests::{KNOWN, NOW, decoded, nid, outputs, peers, pinged};
-    use crate::peers::{Known, Output, PeerId, Peers};
+    use crate::peers::{Output, PeerId, Peers, Surroundings};
 
     /// A push or an answer from the NID `from`, which lists `nids`, its primary NID first.
     fn says(peers: &mut Peers, from: Nid, nids: &[Nid]) -> PeerId {
@@ -455,7 +455,7 @@ mod tests {
         let mut peers = peers();
         let gateway = peers.create(nid(3));
         let first = peers.create(nid(2));
-        let known = Known { gateways: &[gateway], ..KNOWN };
+        let known = Surroundings { gateways: &[gateway], ..KNOWN };
         peers.merge(NOW, first, nid(2), &decoded(&[nid(2), nid(3)]), known);
         assert_eq!((peers.owner(nid(3)), asked(&mut peers, nid(3))), (Some(gateway), gateway));
     }

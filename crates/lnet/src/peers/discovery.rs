@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{Errno, MessageId, Time, Timers};
-use fulmar_lnet_wire::ping::{Decoded, PingInfo};
+use fulmar_lnet_wire::ping::{DecodedInfo, PingInfo};
 use fulmar_lnet_wire::{Nid, Pid};
 
 use crate::api::{MdId, PingReply, QueryId};
@@ -231,7 +231,7 @@ impl Peers {
         peer: PeerId,
         md: MdId,
         answer: Answer<'_>,
-    ) -> Option<Decoded> {
+    ) -> Option<DecodedInfo> {
         let found = self.peer_mut(peer).filter(|found| found.ping == Some(md))?;
         found.ping = None;
         found.state.remove(PeerState::PING_SENT);
@@ -256,7 +256,7 @@ impl Peers {
         peer: PeerId,
         pair: (Nid, Nid),
         bytes: &[u8],
-    ) -> Option<Decoded> {
+    ) -> Option<DecodedInfo> {
         let (_, from) = pair;
         let Ok(decoded) = PingInfo::decode(bytes) else {
             self.bad_info(now, peer, from, "it does not decode");

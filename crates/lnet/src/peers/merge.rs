@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use fulmar_base::{Errno, Time};
-use fulmar_lnet_wire::ping::{Decoded, Features, NiStatus, PingInfo};
+use fulmar_lnet_wire::ping::{DecodedInfo, Features, NiStatus, PingInfo};
 use fulmar_lnet_wire::{Net, Nid};
 
 use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers};
 
 /// What ping info is compared with.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known<'a> {
+pub(crate) struct Surroundings<'a> {
     /// The NIDs of this node.
     pub(crate) ours: &'a [Nid],
     /// The networks that this node reaches by the peer.
@@ -31,10 +31,10 @@ impl Peers {
         now: Time,
         peer: PeerId,
         from: Nid,
-        decoded: &Decoded,
-        known: Known<'_>,
+        decoded: &DecodedInfo,
+        known: Surroundings<'_>,
     ) -> PeerId {
-        let Known { ours, behind, .. } = known;
+        let Surroundings { ours, behind, .. } = known;
         let (info, size) = (&decoded.info, decoded.size);
         let discovers = self.own.discovers && info.features.has(Features::DISCOVERY);
         let multi_rail = discovers && info.features.has(Features::MULTI_RAIL);
@@ -151,7 +151,7 @@ impl Peers {
 
     /// Makes the NIDs of a peer those that it lists. The one that it sent from counts as listed,
     /// or messages to it would begin discovery without end.
-    fn adopt(&mut self, peer: PeerId, from: Nid, info: &PingInfo, known: Known<'_>) {
+    fn adopt(&mut self, peer: PeerId, from: Nid, info: &PingInfo, known: Surroundings<'_>) {
         let configured = self.has(peer, PeerState::CONFIGURED);
         if configured && !self.has(peer, PeerState::MULTI_RAIL) {
             return;

@@ -32,7 +32,7 @@ use crate::views::{self, PRIORITY_LOWEST};
 use ageing::Ageing;
 use discovery::Discovery;
 pub(crate) use discovery::Step;
-pub(crate) use merge::Known;
+pub(crate) use merge::Surroundings;
 
 /// A node; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -39,7 +39,7 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use crate::peers::tests::{NOW, decoded, nid, outputs, peers};
-    use crate::peers::{Known, Output};
+    use crate::peers::{Output, Surroundings};
 
     use super::*;
 
@@ -60,7 +60,7 @@ mod tests {
         let mut peers = peers();
         let peer = peers.create(nid(2));
         while peers.may_use_push(NOW, peer) {
-            let known = Known::default();
+            let known = Surroundings::default();
             peers.merge(NOW, peer, nid(2), &decoded(&[nid(2)]), known);
         }
         outputs(&mut peers);

@@ -69,7 +69,7 @@ impl Peers {
         id
     }
 
-    /// Gives `peer` a NID, taking it from whom it belonged to.
+    /// Gives `peer` a NID, which its present owner loses.
     pub(crate) fn add_nid(&mut self, peer: PeerId, nid: Nid) {
         if let Some(ni) = self.find(nid) {
             return self.move_ni(ni, peer);

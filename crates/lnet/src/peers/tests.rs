@@ -1,5 +1,5 @@
 use fulmar_base::Time;
-use fulmar_lnet_wire::ping::{Decoded, Features, NiEntry, PingInfo};
+use fulmar_lnet_wire::ping::{DecodedInfo, Features, NiEntry, PingInfo};
 use fulmar_lnet_wire::{Net, Pid};
 use fulmar_wire::Order;
 
@@ -7,8 +7,8 @@ use super::*;
 
 const OWN: Own = Own { discovers: true, sequence: 1, max_nids: 16 };
 pub(super) const NOW: Time = Time::ZERO;
-pub(super) const KNOWN: Known<'_> =
-    Known { ours: &[Nid::small(Net::TCP, 1)], behind: &[], gateways: &[] };
+pub(super) const KNOWN: Surroundings<'_> =
+    Surroundings { ours: &[Nid::small(Net::TCP, 1)], behind: &[], gateways: &[] };
 
 pub(super) fn nid(n: u32) -> Nid {
     Nid::small(Net::TCP, n)
@@ -31,7 +31,7 @@ fn bytes(info: &PingInfo) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decoded(nids: &[Nid]) -> Decoded {
+pub(super) fn decoded(nids: &[Nid]) -> DecodedInfo {
     PingInfo::decode(&bytes(&info(nids))).unwrap()
 }
 

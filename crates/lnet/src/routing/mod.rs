@@ -68,7 +68,7 @@ pub(crate) enum Timer {
 
 /// What passed from one network to another.
 #[derive(Debug, Default)]
-struct Passed {
+struct Traffic {
     messages: u64,
     bytes: u64,
     latency: Histogram,
@@ -85,7 +85,7 @@ pub(crate) struct Routing {
     pools: [Pool; 3],
     /// When something was last taken to be forwarded.
     last: Time,
-    transits: BTreeMap<(Net, Net), Passed>,
+    transits: BTreeMap<(Net, Net), Traffic>,
     /// Counts buffers, to name them.
     buffers: u64,
     timers: Timers<Timer>,

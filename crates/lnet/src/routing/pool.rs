@@ -2,7 +2,7 @@
 //!
 //! A message holds a buffer or is counted as waiting for one. A kernel serves those that wait in
 //! the order in which they came, so that messages for one node that has stopped end up with all
-//! buffers and everybody waits for it. Here the messages for one NID are a lane, and
+//! buffers and all others wait for it. Here the messages for one NID are a lane, and
 //!
 //! * a lane takes a buffer only while it holds fewer than are free: it gets half of a pool, the
 //!   next stopped one half of the rest, and so on, and something is left for the others;

@@ -80,7 +80,7 @@ fn unknown_peers_in_use_stay_and_the_next_one_is_refused() {
     s.drain();
     comes(&mut s, tcp(9), tcp(9), put_body(Handle::NONE));
     assert!(matches!(s.notices()[..], [Notice::Dropped { reason: "the peer table is full", .. }]));
-    // We may still send to whom we want.
+    // The node may still send to any peer.
     s.lnet.discover(s.now, tcp(2), false);
     assert!(knows(&s, tcp(2)));
 }

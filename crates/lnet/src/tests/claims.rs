@@ -7,7 +7,7 @@ use super::*;
 fn the_nids_of_a_multi_rail_peer_become_one_peer() {
     let mut s = multi_rail(&[tcp(2), tcp(3), tcp1(2)]);
     assert_eq!(nids(&s), [[tcp(2), tcp(3), tcp1(2)]]);
-    // Whoever of them sends, the initiator is the primary, and a match on it holds.
+    // Whichever NID sends, the initiator is the primary, and a match on it holds.
     let me = Me {
         match_id: ProcessId { nid: tcp(2), pid: Pid::ANY },
         ignore_bits: 0,

@@ -1,4 +1,4 @@
-//! Events that wait until somebody asks for them.
+//! Events that wait until a caller takes them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

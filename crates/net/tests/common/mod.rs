@@ -48,7 +48,7 @@ impl Host {
         ProcessId::lustre(self.nid)
     }
 
-    /// Opens `memory` to everybody who sends `bits`.
+    /// Opens `memory` to every sender of `bits`.
     pub fn offer(&self, bits: u64, memory: impl Into<Memory>, options: MdOptions) -> Events {
         Events(self.exchange.offer((PORTAL, bits), memory, options).unwrap())
     }

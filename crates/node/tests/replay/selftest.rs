@@ -10,7 +10,7 @@ use fulmar_lnet_wire::selftest::{
     FRAMEWORK_PORTAL, GOOD, LnetCounters, REQUEST_PORTAL, Usage, WORD, fill, fill_poison, verify,
 };
 use fulmar_node::Node;
-use fulmar_selftest::console::{Answer as ConsoleAnswer, Command, Keyed, Reply};
+use fulmar_selftest::console::{Answer as ConsoleAnswer, Command, KeyedCommand, Reply};
 use fulmar_selftest::{CommandId, Config, Contents, HostRequest, SelftestService, Task};
 
 use crate::names::Names;
@@ -108,7 +108,7 @@ impl Upper {
         let Some((command, expected)) = self.script.pop_front() else { return false };
         println!("{now} {command:?}");
         let own = node.lnet().first_small_nid();
-        let id = self.service.command(now, own, Keyed { key: 379, command });
+        let id = self.service.command(now, own, KeyedCommand { key: 379, command });
         self.asked = Some((id, expected));
         true
     }

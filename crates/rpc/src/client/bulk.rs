@@ -5,16 +5,16 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnet::{Event, EventKind, Md, MdOptions, Me, MePosition, Memory, Op, ServiceOutput};
 use fulmar_lnet_wire::ProcessId;
 
-use super::{Client, ImportId, Part, Posted};
+use super::{Client, Descriptor, ImportId, Part};
 use crate::bulk::Direction;
-use crate::import::{Moved, PostedBulk, TransmissionId};
+use crate::import::{BulkResult, PostedBulk, TransmissionId};
 
 /// The bulk data of a transmission that LNet uses.
 #[derive(Debug)]
 pub(super) struct Transfer {
     /// The parts that LNet uses, by their places in the table of descriptors.
     parts: Vec<u64>,
-    moved: Moved,
+    moved: BulkResult,
 }
 
 impl Client {
@@ -33,7 +33,7 @@ impl Client {
         let mut parts = Vec::with_capacity(bulk.parts().len());
         for (&span, match_bits) in bulk.parts().iter().zip(*first_bits..) {
             let part = Part::Bulk;
-            let user = self.posted.insert(Posted {
+            let user = self.posted.insert(Descriptor {
                 import,
                 transmission,
                 part,
@@ -56,7 +56,7 @@ impl Client {
             let attach = Op::Attach { portal: bulk.portal(), me, md, memory: Memory::Buffer };
             self.outputs.push_back(ServiceOutput::Post(attach));
         }
-        let moved = Moved { bytes: 0, result: Ok(()) };
+        let moved = BulkResult { bytes: 0, result: Ok(()) };
         self.transfers.insert((import, transmission), Transfer { parts, moved });
     }
 
@@ -73,7 +73,7 @@ impl Client {
     }
 
     /// Handles an event of a part.
-    pub(super) fn handle_bulk_event(&mut self, now: Time, posted: Posted, event: &Event) {
+    pub(super) fn handle_bulk_event(&mut self, now: Time, posted: Descriptor, event: &Event) {
         let result = match event.kind {
             EventKind::Unlink => Err(Errno::ECANCELED),
             _ => event.status,
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Notes that LNet does not use a part any more, and reports the last one to its import.
-    pub(super) fn end_part(&mut self, now: Time, posted: Posted, user: u64) {
+    pub(super) fn end_part(&mut self, now: Time, posted: Descriptor, user: u64) {
         let key = (posted.import, posted.transmission);
         let Some(transfer) = self.transfers.get_mut(&key) else { return };
         transfer.parts.retain(|&part| part != user);

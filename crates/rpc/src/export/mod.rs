@@ -29,7 +29,7 @@ use fulmar_lustre_wire::{Handle, Uuid};
 
 pub use connect::{Admission, Connect};
 pub use offer::Offer;
-use replies::{Replies, Seen};
+use replies::{Replies, SlotCheck};
 pub use requests::Verdict;
 pub use table::{ExportLimits, Exports};
 

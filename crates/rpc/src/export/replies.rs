@@ -25,7 +25,7 @@ struct Slot {
 
 /// What is known of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum SlotCheck {
     /// It is new.
     New,
     /// It was executed, and this is its reply.
@@ -44,27 +44,33 @@ impl Replies {
     /// `in_order`: the client has promised that the XIDs of a slot increase.
     /// `is_replay`: it was executed before the target restarted. Replays may be older than what their
     /// slot has, and do not take it then.
-    pub(super) fn begin(&mut self, tag: u16, xid: u64, in_order: bool, is_replay: bool) -> Seen {
+    pub(super) fn begin(
+        &mut self,
+        tag: u16,
+        xid: u64,
+        in_order: bool,
+        is_replay: bool,
+    ) -> SlotCheck {
         let mut saved = self.slots.iter().filter(|slot| slot.xid == xid);
         let saved = saved.find(|slot| !is_replay || !slot.is_restored);
         if let Some(reply) = saved.and_then(|slot| slot.reply.clone()) {
-            return Seen::Answered(reply);
+            return SlotCheck::Answered(reply);
         }
         if tag == 0 {
-            return Seen::New;
+            return SlotCheck::New;
         }
         let count = self.slots.len();
         match self.slots.iter_mut().find(|slot| slot.tag == tag) {
-            Some(slot) if is_replay && xid <= slot.xid => Seen::New,
-            Some(slot) if in_order && xid < slot.xid => Seen::Stale,
+            Some(slot) if is_replay && xid <= slot.xid => SlotCheck::New,
+            Some(slot) if in_order && xid < slot.xid => SlotCheck::Stale,
             Some(slot) => {
                 *slot = Slot { tag, xid, reply: None, is_restored: false };
-                Seen::New
+                SlotCheck::New
             }
-            None if count >= Self::SLOTS_MAX => Seen::TooMany,
+            None if count >= Self::SLOTS_MAX => SlotCheck::TooMany,
             None => {
                 self.slots.push(Slot { tag, xid, reply: None, is_restored: false });
-                Seen::New
+                SlotCheck::New
             }
         }
     }
@@ -126,25 +132,25 @@ mod tests {
     #[test]
     fn a_reply_is_kept_until_its_slot_is_used_again() {
         let mut replies = Replies::default();
-        assert_eq!(replies.begin(1, 128, true, false), Seen::New);
-        assert_eq!(replies.begin(2, 256, true, false), Seen::New);
+        assert_eq!(replies.begin(1, 128, true, false), SlotCheck::New);
+        assert_eq!(replies.begin(2, 256, true, false), SlotCheck::New);
         replies.save(1, 128, false, bytes(1));
-        assert_eq!(replies.begin(1, 128, true, false), Seen::Answered(bytes(1)));
-        assert_eq!(replies.begin(1, 384, true, false), Seen::New);
-        assert_eq!(replies.begin(1, 128, true, false), Seen::Stale);
+        assert_eq!(replies.begin(1, 128, true, false), SlotCheck::Answered(bytes(1)));
+        assert_eq!(replies.begin(1, 384, true, false), SlotCheck::New);
+        assert_eq!(replies.begin(1, 128, true, false), SlotCheck::Stale);
         assert_eq!(replies.saved(), (0, 0));
         // Older clients have not promised that XIDs increase.
-        assert_eq!(replies.begin(1, 128, false, false), Seen::New);
+        assert_eq!(replies.begin(1, 128, false, false), SlotCheck::New);
     }
 
     #[test]
     fn a_client_without_slots_has_one_reply() {
         let mut replies = Replies::default();
-        assert_eq!(replies.begin(0, 128, true, false), Seen::New);
+        assert_eq!(replies.begin(0, 128, true, false), SlotCheck::New);
         replies.save(0, 128, false, bytes(1));
         // A request that changes nothing claims no slot.
-        assert_eq!(replies.begin(0, 256, true, false), Seen::New);
-        assert_eq!(replies.begin(0, 128, true, false), Seen::Answered(bytes(1)));
+        assert_eq!(replies.begin(0, 256, true, false), SlotCheck::New);
+        assert_eq!(replies.begin(0, 128, true, false), SlotCheck::Answered(bytes(1)));
         replies.save(0, 384, false, bytes(2));
         assert_eq!((replies.find(128), replies.find(384)), (None, Some(bytes(2))));
     }
@@ -155,18 +161,18 @@ mod tests {
         replies.restore(0, 512, bytes(1));
         replies.restore(0, 128, bytes(2));
         replies.restore(3, 640, bytes(3));
-        assert_eq!(replies.begin(0, 512, true, true), Seen::New);
-        assert_eq!(replies.begin(0, 512, true, false), Seen::Answered(bytes(1)));
+        assert_eq!(replies.begin(0, 512, true, true), SlotCheck::New);
+        assert_eq!(replies.begin(0, 512, true, false), SlotCheck::Answered(bytes(1)));
         for tag in [0, 3] {
-            assert_eq!(replies.begin(tag, 384, true, true), Seen::New);
+            assert_eq!(replies.begin(tag, 384, true, true), SlotCheck::New);
             replies.save(tag, 384, true, bytes(4));
         }
         assert_eq!((replies.find(512), replies.find(640)), (Some(bytes(1)), Some(bytes(3))));
         assert_eq!(replies.find(384), None);
         // A later one takes the slot, and is known when it comes again.
-        assert_eq!(replies.begin(3, 768, true, true), Seen::New);
+        assert_eq!(replies.begin(3, 768, true, true), SlotCheck::New);
         replies.save(3, 768, true, bytes(5));
-        assert_eq!(replies.begin(3, 768, true, true), Seen::Answered(bytes(5)));
+        assert_eq!(replies.begin(3, 768, true, true), SlotCheck::Answered(bytes(5)));
     }
 
     #[test]
@@ -186,10 +192,10 @@ mod tests {
     fn slots_are_limited_and_a_late_reply_does_not_replace_a_newer_request() {
         let mut replies = Replies::default();
         for tag in 1..=Replies::SLOTS_MAX as u16 {
-            assert_eq!(replies.begin(tag, 1000, true, false), Seen::New);
+            assert_eq!(replies.begin(tag, 1000, true, false), SlotCheck::New);
         }
-        assert_eq!(replies.begin(9999, 1000, true, false), Seen::TooMany);
-        assert_eq!(replies.begin(5, 2000, true, false), Seen::New);
+        assert_eq!(replies.begin(9999, 1000, true, false), SlotCheck::TooMany);
+        assert_eq!(replies.begin(5, 2000, true, false), SlotCheck::New);
         replies.save(5, 1000, false, bytes(1));
         assert_eq!(replies.find(1000), None);
         replies.save(5, 2000, false, bytes(2));

@@ -6,7 +6,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::connect::ConnectFlags2;
 use fulmar_lustre_wire::message::{Body, Flavor, MessageFlags};
 
-use super::{Export, Seen};
+use super::{Export, SlotCheck};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +59,11 @@ impl Export {
         let is_replay = body.flags.has(MessageFlags::REPLAY);
         let is_repeated = is_replay || body.flags.has(MessageFlags::RESENT);
         match self.replies.begin(body.tag, xid, in_order, is_replay) {
-            Seen::New => Verdict::Execute,
-            Seen::Answered(reply) if is_repeated => Verdict::Answer(reply),
-            Seen::Answered(_) => Verdict::Refuse(Errno::ENOTCONN),
-            Seen::Stale => Verdict::Drop,
-            Seen::TooMany => Verdict::Refuse(Errno::EPROTO),
+            SlotCheck::New => Verdict::Execute,
+            SlotCheck::Answered(reply) if is_repeated => Verdict::Answer(reply),
+            SlotCheck::Answered(_) => Verdict::Refuse(Errno::ENOTCONN),
+            SlotCheck::Stale => Verdict::Drop,
+            SlotCheck::TooMany => Verdict::Refuse(Errno::EPROTO),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{Xid, XidSource};
 
 /// What became of the bulk data of a transmission, when LNet does not use their memory any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct BulkResult {
     /// The bytes that were moved.
     pub bytes: u64,
     /// Why not all parts were moved, if so.
@@ -36,7 +36,7 @@ pub(super) enum Transfer {
     /// They were posted for this transmission.
     Posted(TransmissionId),
     /// They were moved.
-    Over(Moved),
+    Over(BulkResult),
 }
 
 /// What follows when LNet has released the memory of a transmission that was withdrawn.
@@ -98,7 +98,7 @@ impl Import {
         now: Time,
         xids: &mut XidSource,
         id: TransmissionId,
-        moved: Moved,
+        moved: BulkResult,
     ) {
         if let Some(request) = self.replaying.remove(&id) {
             self.release_data(request);
@@ -180,7 +180,7 @@ impl Import {
                 return;
             }
             // The server says that it has stored all, but not all has arrived.
-            Transfer::Over(Moved { result: Err(_), .. })
+            Transfer::Over(BulkResult { result: Err(_), .. })
                 if direction == Some(Direction::ToClient)
                     && reply.body.status.errno().is_none() =>
             {

@@ -23,7 +23,7 @@ pub(super) struct KeptRequest {
 
 /// What an import keeps: transactions that are not on disk, and opens until their close is.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ReplayList {
     /// Opens whose transaction is on disk.
     opens: BTreeMap<Key, KeptRequest>,
     uncommitted: BTreeMap<Key, KeptRequest>,
@@ -34,11 +34,11 @@ pub(super) struct Kept {
     committed: u64,
     /// The length in bytes of the data that are kept with requests.
     data_len: u64,
-    /// Requests with data that are not kept any more, since [`Kept::take_dropped`].
+    /// Requests with data that are not kept any more, since [`ReplayList::take_dropped`].
     dropped: Vec<RequestId>,
 }
 
-impl Kept {
+impl ReplayList {
     /// While so many transactions are not on disk, no request is sent.
     pub(super) const UNCOMMITTED_MAX: usize = 16_384;
 
@@ -188,20 +188,20 @@ mod tests {
     use super::*;
     use crate::bulk::Direction;
 
-    fn keep(kept: &mut Kept, transno: u64, is_open: bool) {
+    fn keep(kept: &mut ReplayList, transno: u64, is_open: bool) {
         let request = Request::new(Message::request(&format::PING), 256);
         let one = KeptRequest { id: RequestId(transno), request, is_open };
         kept.keep((transno, Xid(transno * 128)), one);
     }
 
-    fn transnos(kept: &Kept, last: Option<u64>) -> Vec<u64> {
+    fn transnos(kept: &ReplayList, last: Option<u64>) -> Vec<u64> {
         let last = last.map(|last| (last, Xid(last * 128)));
         kept.after(last).map(|(key, _)| key.0).collect()
     }
 
     #[test]
     fn transactions_are_kept_in_order_until_they_are_on_disk() {
-        let mut kept = Kept::default();
+        let mut kept = ReplayList::default();
         for transno in [12, 10, 11, 13] {
             keep(&mut kept, transno, false);
         }
@@ -218,14 +218,14 @@ mod tests {
 
     #[test]
     fn data_are_kept_as_long_as_their_request() {
-        let keep = |kept: &mut Kept, transno: u64| {
+        let keep = |kept: &mut ReplayList, transno: u64| {
             let memory = (BufferId(1), 0, 1000 * transno);
             let bulk = Bulk::new(Direction::ToServer, 8, memory, 0);
             let request = Request::new(Message::request(&format::OST_WRITE), 256).with_bulk(bulk);
             let one = KeptRequest { id: RequestId(transno), request, is_open: false };
             kept.keep((transno, Xid(transno * 128)), one);
         };
-        let mut kept = Kept::default();
+        let mut kept = ReplayList::default();
         (1..5).for_each(|transno| keep(&mut kept, transno));
         assert_eq!((kept.data_len(), kept.take_dropped()), (10_000, vec![]));
         kept.commit(2);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_open_is_kept_until_its_close_is_on_disk() {
-        let mut kept = Kept::default();
+        let mut kept = ReplayList::default();
         keep(&mut kept, 10, true);
         keep(&mut kept, 11, false);
         keep(&mut kept, 12, true);
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn an_open_that_was_released_early_is_an_ordinary_transaction() {
-        let mut kept = Kept::default();
+        let mut kept = ReplayList::default();
         keep(&mut kept, 10, true);
         kept.release(RequestId(10), 0);
         assert_eq!(transnos(&kept, None), [10]);

@@ -47,7 +47,7 @@ use fulmar_lustre_wire::connect::ConnectData;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, format};
 
-pub use bulk::{Moved, PostedBulk};
+pub use bulk::{BulkResult, PostedBulk};
 pub use call::{Arrival, ReplyRoom, Request, RequestId, Transmission, TransmissionId};
 pub(crate) use send::expect_reply;
 pub use stats::{Stats, Transfers};
@@ -57,7 +57,7 @@ use crate::timeouts::{CONNECT_TIMEOUT, Timeouts};
 use crate::{Xid, XidSource};
 use bulk::Release;
 use call::{Call, Purpose};
-use kept::Kept;
+use kept::ReplayList;
 use replay::Progress;
 use search::Search;
 use slots::Slots;
@@ -184,7 +184,7 @@ pub struct Import {
     /// Lock replays to be sent.
     lock_replays: VecDeque<RequestId>,
     slots: Slots,
-    kept: Kept,
+    kept: ReplayList,
     progress: Progress,
     /// The requests that replies are expected to, by their transmissions.
     in_flight: BTreeMap<TransmissionId, RequestId>,
@@ -230,7 +230,7 @@ impl Import {
             waiting: Waiting::default(),
             lock_replays: VecDeque::new(),
             slots: Slots::new(),
-            kept: Kept::default(),
+            kept: ReplayList::default(),
             progress: Progress::default(),
             in_flight: BTreeMap::new(),
             releasing: BTreeMap::new(),

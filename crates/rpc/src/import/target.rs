@@ -76,7 +76,7 @@ impl TargetKind {
     }
 }
 
-/// Whom the requests of an import are from. Spec: ptlrpc-ldlm-mgs §5.
+/// The sender of the requests of an import. Spec: ptlrpc-ldlm-mgs §5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
     /// The process, for information only.
@@ -106,7 +106,7 @@ pub struct Target {
     pub data: ConnectData,
     /// How messages are protected. Spec: ptlrpc-ldlm-mgs §9.
     pub flavor: Flavor,
-    /// Whom requests are from.
+    /// The sender of requests.
     pub sender: Sender,
     /// The most requests in flight; further ones wait.
     pub in_flight_max: usize,

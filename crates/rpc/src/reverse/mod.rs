@@ -40,7 +40,7 @@ use fulmar_lustre_wire::message::{Container, Flavor, Message, Part};
 use crate::export::Export;
 use crate::timeouts::{Limits, Timeouts};
 use crate::{Xid, XidSource};
-use send::Posted;
+use send::Descriptor;
 
 /// A request to a client. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +84,7 @@ pub(crate) struct Reverse {
     clients: BTreeMap<Handle, Client>,
     calls: Table<Active>,
     /// What LNet has, by [`Md::user`](fulmar_lnet::Md::user) without [`USER`].
-    posted: Table<Posted>,
+    posted: Table<Descriptor>,
     timers: Timers<Timer>,
     outputs: VecDeque<Output>,
 }
@@ -284,7 +284,7 @@ impl Reverse {
                 }
             }
             Err(_) => {
-                let Posted { call, is_withdrawn, .. } = *posted;
+                let Descriptor { call, is_withdrawn, .. } = *posted;
                 self.posted.remove(user);
                 if !is_withdrawn {
                     self.pause(now, call);

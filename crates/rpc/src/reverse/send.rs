@@ -14,7 +14,7 @@ use crate::import::{Transmission, TransmissionId, expect_reply};
 
 /// A descriptor of a transmission, until LNet has unlinked it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Posted {
+pub(super) struct Descriptor {
     pub(super) call: CallId,
     /// Whether it is the memory for the reply, or else the request.
     pub(super) is_reply: bool,
@@ -58,7 +58,7 @@ impl Reverse {
             bytes: message.to_bytes(),
             bulk: None,
         };
-        let posted = |is_reply| Posted { call: id, is_reply, md: None, is_withdrawn: false };
+        let posted = |is_reply| Descriptor { call: id, is_reply, md: None, is_withdrawn: false };
         let (reply, request) =
             (self.posted.insert(posted(true)), self.posted.insert(posted(false)));
         active.sent = Some(Sent { reply, request, at: now, has_early });

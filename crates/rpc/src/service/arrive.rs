@@ -12,14 +12,14 @@ use fulmar_lustre_wire::{Handle, portal};
 use super::queue::is_urgent;
 use super::replays::is_of_recovery;
 use super::server::{Pending, ReplyTo, Server, Stage};
-use super::{Dropped, RequestId, TargetState};
+use super::{DropReason, RequestId, TargetState};
 use crate::export::Eviction;
 
 /// What becomes of a request that arrives.
 enum Arrival {
     Queue,
     Refuse(Errno),
-    Drop(Dropped),
+    Drop(DropReason),
 }
 
 impl Server {
@@ -32,14 +32,14 @@ impl Server {
         bytes: &[u8],
     ) {
         let Ok(message) = Message::decode(bytes) else {
-            return self.partitions[partition].stats.drop(Dropped::Malformed);
+            return self.partitions[partition].stats.drop(DropReason::Malformed);
         };
         let handle = message.body.handle;
         let export = self.exports.get(handle).map(|_| handle);
         let reply_to = self.reply_to(event, &message, export);
         let arrival = match reply_to {
             Some(reply_to) => self.check(now, event.match_bits, &message, export, reply_to),
-            None => Arrival::Drop(Dropped::Malformed),
+            None => Arrival::Drop(DropReason::Malformed),
         };
         let is_urgent = is_urgent(&message.body);
         let part = &mut self.partitions[partition];
@@ -49,7 +49,7 @@ impl Server {
             Arrival::Queue | Arrival::Refuse(_)
                 if !part.shares.take(event.initiator.nid, len, is_urgent) =>
             {
-                Arrival::Drop(Dropped::Busy)
+                Arrival::Drop(DropReason::Busy)
             }
             arrival => arrival,
         };
@@ -142,10 +142,10 @@ impl Server {
         if let Some(handle) = export {
             let Some(found) = self.exports.get_mut(handle) else { return Arrival::Queue };
             if found.is_outdated(body) {
-                return Arrival::Drop(Dropped::Outdated);
+                return Arrival::Drop(DropReason::Outdated);
             }
             if !found.has_flavor(message.head.flavor) && !body.opcode.is_connect() {
-                return Arrival::Drop(Dropped::Flavor);
+                return Arrival::Drop(DropReason::Flavor);
             }
             found.heard(now);
             let target = self.targets.get(found.target);
@@ -158,14 +158,14 @@ impl Server {
             }
         }
         if body.timeout == 0 {
-            return Arrival::Drop(Dropped::NoTime);
+            return Arrival::Drop(DropReason::NoTime);
         }
         let original = export.and_then(|export| self.in_progress.get(&(export, xid)).copied());
         let Some(id) = original else { return Arrival::Queue };
         if body.flags.has(MessageFlags::RESENT) {
             self.resend(id, message, deadline(now, message), reply_to);
         }
-        Arrival::Drop(Dropped::InProgress)
+        Arrival::Drop(DropReason::InProgress)
     }
 
     /// Applies what a later transmission of a request in progress changes.

@@ -9,7 +9,7 @@ use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 use super::recovery::{Recovery, Turn};
 use super::server::{Connecting, Server, Stage};
 use super::targets::Target;
-use super::{Dropped, Request, RequestId, TargetState, Task};
+use super::{DropReason, Request, RequestId, TargetState, Task};
 use crate::export::{Connect, Eviction, TargetId, Verdict};
 
 /// What becomes of a request whose turn has come.
@@ -45,10 +45,10 @@ impl Server {
             return self.execute_held(now, id, target, message);
         }
         if is_late {
-            return self.drop_running(id, Dropped::Late);
+            return self.drop_running(id, DropReason::Late);
         }
         if is_outdated {
-            return self.drop_running(id, Dropped::Outdated);
+            return self.drop_running(id, DropReason::Outdated);
         }
         let begun = if message.body.opcode.is_connect() {
             self.begin_connect(now, id, &message, peer)
@@ -91,7 +91,7 @@ impl Server {
         match self.exports.get(export) {
             Some(_) => self.execute(id, target, export, message),
             None => {
-                self.drop_running(id, Dropped::Outdated);
+                self.drop_running(id, DropReason::Outdated);
                 self.replay_ended(now, target, id, Status::OK);
             }
         }
@@ -187,16 +187,16 @@ impl Server {
                     self.drop_held(earlier);
                     return Ok(Begun::Hold);
                 }
-                Turn::Duplicate => self.drop_running(id, Dropped::Stale),
+                Turn::Duplicate => self.drop_running(id, DropReason::Stale),
             },
             Verdict::Answer(reply) => self.repeat(now, id, &reply),
-            Verdict::Drop => self.drop_running(id, Dropped::Stale),
+            Verdict::Drop => self.drop_running(id, DropReason::Stale),
         }
         Ok(Begun::Ended)
     }
 
     /// Ends a request that began, without a reply.
-    pub(super) fn drop_running(&mut self, id: RequestId, why: Dropped) {
+    pub(super) fn drop_running(&mut self, id: RequestId, why: DropReason) {
         let Some(pending) = self.requests.get(id.0) else { return };
         let part = &mut self.partitions[pending.partition];
         part.queue.end(pending.peer.nid, pending.is_urgent);

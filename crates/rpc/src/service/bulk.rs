@@ -20,7 +20,7 @@ use fulmar_lustre_wire::Handle;
 
 use super::server::{BULK, ReplyTo, Server, Stage};
 use super::{RequestId, Task};
-use crate::bulk::{Bulk, Direction, Promised};
+use crate::bulk::{Bulk, Direction, PartBits};
 use crate::outputs::Outputs;
 
 /// A transfer takes no longer, even if the client has more time. Spec: ptlrpc-ldlm-mgs §3.5.
@@ -101,7 +101,7 @@ impl Server {
         (transfer.begun, transfer.moved) = (now, 0);
         (transfer.failed, transfer.is_repeated) = (None, false);
         let to = pending.reply_to;
-        let promised = Promised::new(to.bulk_bits, transfer.parts_max);
+        let promised = PartBits::new(to.bulk_bits, transfer.parts_max);
         let Some(promised) = promised.filter(|one| one.count >= transfer.bulk.parts().len()) else {
             return self.end_transfer(now, id, Err(Errno::EPROTO));
         };

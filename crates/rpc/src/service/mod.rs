@@ -63,7 +63,7 @@ pub use recovery::Window;
 pub use replays::{KnownClient, SavedReply};
 pub use server::Server;
 pub use shares::Bounds;
-pub use stats::{Dropped, Stats};
+pub use stats::{DropReason, Stats};
 
 use crate::export::{Eviction, ExportLimits, TargetId};
 use crate::import::TargetKind;

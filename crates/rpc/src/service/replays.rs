@@ -7,7 +7,7 @@ use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 
 use super::recovery::{Recovery, Step, Turn, Window};
 use super::server::{Connecting, Server, Stage};
-use super::{Dropped, RequestId, Task};
+use super::{DropReason, RequestId, Task};
 use crate::export::{Eviction, TargetId};
 
 /// A client as a target knows it from its disk.
@@ -186,7 +186,7 @@ impl Server {
 
     pub(super) fn drop_held(&mut self, id: RequestId) {
         if let Some(pending) = self.requests.get(id.0) {
-            self.partitions[pending.partition].stats.drop(Dropped::Outdated);
+            self.partitions[pending.partition].stats.drop(DropReason::Outdated);
         }
         self.forget(id);
     }

@@ -11,7 +11,7 @@ use fulmar_lustre_wire::message::{ConnectOpFlags, Kind, Message};
 use fulmar_lustre_wire::{Opcode, Status};
 
 use super::server::{Connecting, REPLY, ReplyTo, Server, Stage};
-use super::{Dropped, RequestId, Task};
+use super::{DropReason, RequestId, Task};
 use crate::import::TargetKind;
 
 impl Server {
@@ -88,7 +88,7 @@ impl Server {
             self.exports.refused(connecting.export, connecting.is_new);
         }
         let recovers = self.requests.get(id.0).and_then(|one| one.recovers);
-        self.drop_running(id, Dropped::Discarded);
+        self.drop_running(id, DropReason::Discarded);
         if let Some(target) = recovers {
             self.replay_ended(now, target, id, Status::OK);
         }

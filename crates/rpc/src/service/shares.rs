@@ -27,12 +27,12 @@ impl Default for Bounds {
 #[derive(Debug)]
 pub(super) struct Shares {
     bounds: Bounds,
-    nodes: BTreeMap<Nid, Held>,
-    whole: Held,
+    nodes: BTreeMap<Nid, Usage>,
+    whole: Usage,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct Usage {
     requests: u32,
     bytes: u64,
 }
@@ -43,7 +43,7 @@ impl Shares {
     const URGENT: u32 = 16;
 
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, nodes: BTreeMap::new(), whole: Held::default() }
+        Self { bounds, nodes: BTreeMap::new(), whole: Usage::default() }
     }
 
     /// Acquires a place for a request of `len` bytes, if there is one.
@@ -82,7 +82,7 @@ impl Shares {
 
     /// Returns whether the sums agree.
     pub(super) fn is_consistent(&self) -> bool {
-        let sum = self.nodes.values().fold(Held::default(), |sum, held| Held {
+        let sum = self.nodes.values().fold(Usage::default(), |sum, held| Usage {
             requests: sum.requests + held.requests,
             bytes: sum.bytes + held.bytes,
         });
@@ -90,7 +90,7 @@ impl Shares {
     }
 }
 
-impl Held {
+impl Usage {
     fn add(&mut self, len: u64) {
         self.requests += 1;
         self.bytes += len;

@@ -30,7 +30,7 @@ pub struct Stats {
     /// Replies that were sent again.
     pub repeated: u64,
     /// Requests without a reply, by reason.
-    pub dropped: BTreeMap<Dropped, u64>,
+    pub dropped: BTreeMap<DropReason, u64>,
     /// Requests that were refused before the host saw them, by errno.
     pub refused: BTreeMap<Errno, u64>,
     /// Replies that could not be sent.
@@ -39,7 +39,7 @@ pub struct Stats {
 
 /// Why a request has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Dropped {
+pub enum DropReason {
     /// It is not a valid message, or not a request.
     Malformed,
     /// It is of an earlier connection of the client.
@@ -61,7 +61,7 @@ pub enum Dropped {
 }
 
 impl Stats {
-    pub(super) fn drop(&mut self, why: Dropped) {
+    pub(super) fn drop(&mut self, why: DropReason) {
         *self.dropped.entry(why).or_default() += 1;
     }
 

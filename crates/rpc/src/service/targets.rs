@@ -64,7 +64,7 @@ impl Targets {
     }
 }
 
-/// Whoever has an export has its target.
+/// A client that has an export has its target.
 impl Index<TargetId> for Targets {
     type Output = Target;
 

@@ -11,7 +11,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::export::TargetId;
 use fulmar_rpc::import::State;
 use fulmar_rpc::reverse::Call;
-use fulmar_rpc::service::Dropped;
+use fulmar_rpc::service::DropReason;
 
 use crate::joined::{connect, disconnect, request};
 use crate::pair::{CONNECTION, Pair, SERVER};
@@ -69,7 +69,7 @@ fn callbacks_have_the_flavor_of_the_connection() {
         assert!(pair.run(until, |pair| !pair.called.is_empty()));
         assert_eq!(pair.called, [result]);
     }
-    assert!(pair.callbacks().stats(0).unwrap().dropped[&Dropped::Flavor] > 0);
+    assert!(pair.callbacks().stats(0).unwrap().dropped[&DropReason::Flavor] > 0);
     disconnect(&mut pair, import);
     assert!(pair.callbacks().dismiss_server(CONNECTION));
 }

@@ -13,7 +13,7 @@ const SEEDS: u64 = 200;
 
 #[test]
 fn requests_are_applied_once_whatever_is_lost_and_restarted() {
-    let mut seen = check::Seen::default();
+    let mut seen = check::Coverage::default();
     for seed in 0..SEEDS {
         let seen_here = Cluster::run(Plan::of(seed), Fault::None)
             .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -28,8 +28,8 @@ fn requests_are_applied_once_whatever_is_lost_and_restarted() {
 }
 
 /// Runs ten plans, and returns what they met.
-fn run_ten(plan: impl Fn(u64) -> Plan) -> check::Seen {
-    let mut seen = check::Seen::default();
+fn run_ten(plan: impl Fn(u64) -> Plan) -> check::Coverage {
+    let mut seen = check::Coverage::default();
     for seed in 0..10 {
         let run = Cluster::run(plan(seed), Fault::None);
         seen.add(&run.unwrap_or_else(|error| panic!("seed {seed}: {error}")));

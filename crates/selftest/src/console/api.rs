@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// One command, with the key of the session: the user's `LST_SESSION`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub struct Keyed {
+pub struct KeyedCommand {
     pub key: u32,
     pub command: Command,
 }

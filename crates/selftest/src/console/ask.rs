@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 use fulmar_lnet_wire::selftest::{
     Batch, BatchId, BatchOperation, Body, DebugReply, DebugRequest, Destination, MEASURE,
-    MakeSession, Measured, Name, RemoveSession, Service, SessionId, Stat, StatReply, Test,
+    MakeSession, MeasureReply, Name, RemoveSession, Service, SessionId, Stat, StatReply, Test,
     TestKind,
 };
 use fulmar_lnet_wire::{Nid, ProcessId};
@@ -101,7 +101,7 @@ pub(super) enum News {
     Active(u32),
     Session(PingInfo),
     Stats(Stats),
-    Measured(Box<Measured>),
+    Measured(Box<MeasureReply>),
 }
 
 impl Ask {

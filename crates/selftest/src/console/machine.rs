@@ -7,10 +7,10 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::selftest::{BatchId, SessionId};
 
 use crate::api::{CommandId, Config};
-use crate::rpc::{Finished, Rpcs};
+use crate::rpc::{RpcResult, Rpcs};
 
 use super::Plan;
-use super::api::{Answer, Command, Keyed, Reply, Target};
+use super::api::{Answer, Command, KeyedCommand, Reply, Target};
 use super::ask::Ask;
 use super::limits::chosen_timeout;
 use super::session::{Session, SessionRequest};
@@ -63,7 +63,7 @@ impl Console {
         now: Time,
         id: CommandId,
         nid: Option<Nid>,
-        command: Keyed,
+        command: KeyedCommand,
         rpcs: &mut Rpcs,
     ) {
         let plan = match &command.command {
@@ -91,7 +91,7 @@ impl Console {
         &mut self,
         now: Time,
         tag: u64,
-        finished: Finished,
+        finished: RpcResult,
         rpcs: &mut Rpcs,
     ) {
         let Some(id) = self.transactions.session_of(tag) else { return };
@@ -229,7 +229,11 @@ impl Console {
     }
 
     /// Executes a command on an existing session.
-    fn obey(&mut self, now: Time, Keyed { key, command }: Keyed) -> Result<Plan, Errno> {
+    fn obey(
+        &mut self,
+        now: Time,
+        KeyedCommand { key, command }: KeyedCommand,
+    ) -> Result<Plan, Errno> {
         let batch = BatchId(self.last_batch.0 + 1);
         let session = self.enter(now, key)?;
         let done = |()| Plan::Reply(Reply::Done);

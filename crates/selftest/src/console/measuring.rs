@@ -1,7 +1,7 @@
 //! Collection of the measurements of a node in several replies.
 
 use fulmar_base::Errno;
-use fulmar_lnet_wire::selftest::{Histogram, Measured, Slice};
+use fulmar_lnet_wire::selftest::{Histogram, MeasureReply, Slice};
 
 use super::api::Measures;
 
@@ -11,7 +11,7 @@ impl Measures {
     ///
     /// # Errors
     /// EPROTO if these buckets were not requested.
-    pub(super) fn take(&mut self, asked: u32, said: &Measured) -> Result<Option<u32>, Errno> {
+    pub(super) fn take(&mut self, asked: u32, said: &MeasureReply) -> Result<Option<u32>, Errno> {
         let Slice { first, counts } = said.slice;
         if first < asked {
             return Err(Errno::EPROTO);
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn later_replies_do_not_change_the_figures() {
-        let said = |rpcs, first| Measured {
+        let said = |rpcs, first| MeasureReply {
             status: 0,
             session: SessionId::INVALID,
             rpcs,

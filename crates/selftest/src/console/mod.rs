@@ -31,9 +31,9 @@ mod transaction;
 mod transactions;
 
 pub use api::{
-    Answer, BatchInfo, Command, DataCheck, GroupInfo, Keyed, Measures, NodeAnswer, NodeError,
-    NodeInfo, NodeState, NodesReply, PingInfo, Reply, SessionInfo, Stats, Target, TestInfo,
-    TestSpec,
+    Answer, BatchInfo, Command, DataCheck, GroupInfo, KeyedCommand, Measures, NodeAnswer,
+    NodeError, NodeInfo, NodeState, NodesReply, PingInfo, Reply, SessionInfo, Stats, Target,
+    TestInfo, TestSpec,
 };
 pub(crate) use machine::Console;
 

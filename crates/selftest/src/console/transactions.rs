@@ -6,7 +6,7 @@ use fulmar_base::{Errno, Time, Timers};
 use fulmar_lnet_wire::selftest::SessionId;
 
 use crate::api::CommandId;
-use crate::rpc::{Finished, Rpcs};
+use crate::rpc::{RpcResult, Rpcs};
 
 use super::ask::Ask;
 use super::session::Session;
@@ -52,7 +52,7 @@ impl Transactions {
         &mut self,
         now: Time,
         tag: u64,
-        finished: Finished,
+        finished: RpcResult,
         session: Option<&mut Session>,
         rpcs: &mut Rpcs,
     ) -> Option<Transaction> {

@@ -6,8 +6,8 @@ use fulmar_base::{BufferId, Errno, Span, Time};
 use fulmar_lnet_wire::selftest::{Body, Brw, BrwReply, Direction, PingReply, Service};
 
 use super::*;
-use crate::rpc::{Bulk, Call, Caller, Finished, Rpcs};
-use crate::{Config, Done, OperationId, Output};
+use crate::rpc::{Bulk, Call, Caller, RpcResult, Rpcs};
+use crate::{Config, OperationId, OperationResult, Output};
 
 const TIMEOUT: Duration = Duration::from_secs(64);
 const SPAN: Span = Span { buffer: BufferId(5), offset: 0, len: 64 };
@@ -54,7 +54,7 @@ impl Read {
 
     fn reply_with(&mut self, body: Body) {
         let bytes = message(body).to_bytes();
-        let done = Done { len: 160, bytes };
+        let done = OperationResult { len: 160, bytes };
         self.rpcs.handle_done(Time(7), self.reply, Ok(done));
     }
 
@@ -63,7 +63,7 @@ impl Read {
     }
 
     fn end(&mut self, id: OperationId, result: Result<u32, Errno>) {
-        let done = result.map(|len| Done { len, bytes: Vec::new() });
+        let done = result.map(|len| OperationResult { len, bytes: Vec::new() });
         self.rpcs.handle_done(Time(9), id, done);
     }
 
@@ -77,7 +77,7 @@ impl Read {
     }
 
     fn result(&mut self) -> Option<Result<u32, Errno>> {
-        let Finished { result, .. } = self.rpcs.poll_finished()?;
+        let RpcResult { result, .. } = self.rpcs.poll_finished()?;
         self.rpcs.check_invariants().unwrap();
         assert_eq!((self.rpcs.len(), self.rpcs.poll_timeout()), (0, None));
         Some(result.map(|(body, ..)| match body {

@@ -11,9 +11,10 @@ use fulmar_lnet_wire::selftest::{
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_wire::Order;
 
-use crate::console::{Answer, Keyed};
+use crate::console::{Answer, KeyedCommand};
 use crate::{
-    Access, CommandId, Config, Contents, Done, Notice, OperationId, Output, Request, Selftest, Task,
+    Access, CommandId, Config, Contents, Notice, OperationId, OperationResult, Output, Request,
+    Selftest, Task,
 };
 
 /// Transit time of a message.
@@ -97,7 +98,7 @@ pub(crate) enum Parcel {
 #[derive(Debug)]
 enum Event {
     Packet(Packet),
-    Done(Nid, OperationId, Result<Done, Errno>),
+    Done(Nid, OperationId, Result<OperationResult, Errno>),
 }
 
 impl Wire {
@@ -153,7 +154,7 @@ impl Wire {
     }
 
     /// Sends a command to the console of a node.
-    pub(crate) fn command(&mut self, nid: Nid, command: Keyed) -> CommandId {
+    pub(crate) fn command(&mut self, nid: Nid, command: KeyedCommand) -> CommandId {
         let machine = self.machines.get_mut(&nid).unwrap();
         let id = machine.selftest.command(self.now, Some(nid), command);
         self.drain(nid);
@@ -256,7 +257,7 @@ impl Wire {
     }
 
     /// Reports the end of an operation to a machine, unless already reported.
-    fn done(&mut self, nid: Nid, id: OperationId, result: Result<Done, Errno>) {
+    fn done(&mut self, nid: Nid, id: OperationId, result: Result<OperationResult, Errno>) {
         let Some(machine) = self.machines.get_mut(&nid).filter(|machine| !machine.is_dead) else {
             return;
         };
@@ -288,7 +289,7 @@ impl Wire {
                     }
                     _ => bytes,
                 };
-                self.done(target, offer.id, Ok(Done { len, bytes }));
+                self.done(target, offer.id, Ok(OperationResult { len, bytes }));
             }
             Parcel::Get { match_bits, len, id } => {
                 let Some(offer) = machine.take_offer(match_bits, from, Access::Get) else { return };
@@ -298,7 +299,7 @@ impl Wire {
                     Offered::Message => unreachable!("an offer for a message cannot be read"),
                 };
                 bytes.truncate(len as usize);
-                let done = Done { len: bytes.len() as u32, bytes: Vec::new() };
+                let done = OperationResult { len: bytes.len() as u32, bytes: Vec::new() };
                 self.send(target, source, Parcel::Reply { id, bytes });
                 self.done(target, offer.id, Ok(done));
             }
@@ -333,7 +334,7 @@ impl Wire {
             }
             _ => bytes,
         };
-        self.done(nid, id, Ok(Done { len, bytes }));
+        self.done(nid, id, Ok(OperationResult { len, bytes }));
     }
 
     /// Executes an output of a machine.
@@ -409,7 +410,7 @@ impl Wire {
             let failed = Event::Done(nid, id, Err(Errno::EHOSTUNREACH));
             return self.schedule(DISCOVERY_TIMEOUT, failed);
         }
-        let result = self.reach(target.nid).map(|()| Done::default());
+        let result = self.reach(target.nid).map(|()| OperationResult::default());
         self.send(nid, target.nid, parcel);
         self.schedule(LATENCY / 2, Event::Done(nid, id, result));
     }

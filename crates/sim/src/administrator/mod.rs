@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
 use fulmar_selftest::CommandId;
-use fulmar_selftest::console::{Answer as ConsoleAnswer, Command, Keyed};
+use fulmar_selftest::console::{Answer as ConsoleAnswer, Command, KeyedCommand};
 
 use crate::HostId;
 use crate::options::Options;
@@ -60,7 +60,7 @@ impl Administrators {
     /// # Panics
     /// If the node has no selftest.
     pub fn give(&mut self, world: &mut World, host: HostId, command: Command) -> Option<CommandId> {
-        let id = world.command(host, Keyed { key: KEY, command })?;
+        let id = world.command(host, KeyedCommand { key: KEY, command })?;
         let id = id.expect("the options of the run have a selftest");
         let before = self.answers.insert((host, id), None);
         assert!(before.is_none(), "{host}: {id:?} is used again");

@@ -89,12 +89,12 @@ pub struct Operation {
     /// The source NID, if one is given, and the target NID.
     pub pair: Option<(Option<Nid>, Nid)>,
     /// The observed state.
-    pub seen: Seen,
+    pub seen: Observation,
 }
 
 /// The observed state of an operation.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observation {
     /// Number of SEND events.
     pub sends: u32,
     /// Whether the SEND succeeded.
@@ -115,7 +115,7 @@ pub struct Seen {
     pub lost: bool,
 }
 
-impl Seen {
+impl Observation {
     /// Returns whether the operation is over.
     pub fn is_over(&self) -> bool {
         self.over || self.lost
@@ -207,7 +207,7 @@ impl Ledger {
                 expect: Expect::Moved(10),
                 answer: false,
                 pair: None,
-                seen: Seen::default(),
+                seen: Observation::default(),
             });
         }
         ledger

@@ -3,7 +3,7 @@
 
 use fulmar_lnet::{Event, EventKind, MdOptions};
 
-use super::ledger::{Action, Expect, Ledger, MdKey, Operation, Seen};
+use super::ledger::{Action, Expect, Ledger, MdKey, Observation, Operation};
 use super::{Verdict, require};
 use crate::HostId;
 use crate::signal::Signal;
@@ -169,7 +169,7 @@ fn get_served(ledger: &mut Ledger, host: HostId, hostile: bool, event: &Event) -
 /// Requires that all operations and MDs are over.
 pub(super) fn finished(ledger: &Ledger) -> Verdict {
     for (number, operation) in ledger.operations.iter().enumerate() {
-        let Seen { lost, sends, .. } = &operation.seen;
+        let Observation { lost, sends, .. } = &operation.seen;
         require(operation.seen.is_over(), CHECKER, || {
             format!("operation {number} never ends: {operation:?}")
         })?;

@@ -8,7 +8,7 @@ use super::HostileHost;
 use crate::options::pick;
 
 impl HostileHost {
-    /// Draws encoded ping info: of whom, which NIDs, and in which form.
+    /// Draws encoded ping info: of which node, with which NIDs, and in which form.
     pub(super) fn info(&mut self) -> Vec<u8> {
         let all = Features::NI_STATUS.with(Features::MULTI_RAIL).with(Features::DISCOVERY);
         let features = match self.rng.below(8) {

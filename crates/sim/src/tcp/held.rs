@@ -5,7 +5,7 @@ use super::stream::Stream;
 
 /// What keeps a stream with data from sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Held {
+pub enum SendLimit {
     /// The congestion window.
     Congestion,
     /// The window of the receiver.
@@ -18,14 +18,14 @@ pub enum Held {
 
 impl Stream {
     /// Returns what keeps data of this stream from being sent, if it has any.
-    pub(crate) fn held(&self) -> Option<Held> {
-        self.sender.held(self.taken()).or_else(|| self.has_unsent().then_some(Held::Buffer))
+    pub(crate) fn held(&self) -> Option<SendLimit> {
+        self.sender.held(self.taken()).or_else(|| self.has_unsent().then_some(SendLimit::Buffer))
     }
 }
 
 impl Sender {
     /// Returns what keeps data up to `taken` from being sent, if there are any.
-    fn held(&self, taken: u64) -> Option<Held> {
+    fn held(&self, taken: u64) -> Option<SendLimit> {
         let lost = self.missing();
         let left = taken.saturating_sub(self.next());
         if lost == 0 && left == 0 {
@@ -33,11 +33,11 @@ impl Sender {
         }
         let burst = self.longest(self.window());
         if lost == 0 && self.receiver_room() < left.min(burst) {
-            return Some(Held::Receiver);
+            return Some(SendLimit::Receiver);
         }
         let wanted = if lost > 0 { lost } else { left };
         let room = self.window().saturating_sub(self.in_flight());
-        Some(if room < wanted.min(burst) { Held::Congestion } else { Held::Line })
+        Some(if room < wanted.min(burst) { SendLimit::Congestion } else { SendLimit::Line })
     }
 }
 
@@ -57,9 +57,9 @@ mod tests {
     #[test]
     fn the_smaller_window_holds_data_back() {
         let narrow = sender(Tcp { read_buffer: 5_000, ..Tcp::default() });
-        assert_eq!(narrow.held(PLENTY), Some(Held::Receiver));
+        assert_eq!(narrow.held(PLENTY), Some(SendLimit::Receiver));
         let new = sender(Tcp::default());
-        assert_eq!(new.held(PLENTY), Some(Held::Congestion));
+        assert_eq!(new.held(PLENTY), Some(SendLimit::Congestion));
         assert_eq!(new.held(new.next()), None);
     }
 }

@@ -43,7 +43,7 @@ use fulmar_base::{ConnId, Span, Time};
 use crate::{HostId, Port};
 
 pub(crate) use delay::LONGEST as ACK_DELAY;
-pub use held::Held;
+pub use held::SendLimit;
 pub(crate) use sender::Ack;
 pub(crate) use stream::Stream;
 

@@ -8,7 +8,7 @@ use fulmar_lnet_wire::{MTU, Nid, ProcessId};
 
 use super::{Plan, REGION_LEN, REQUEST_MAX, Workload, one_sender, portals};
 use crate::HostId;
-use crate::check::ledger::{Action, Expect, Ledger, MdKey, Operation, Seen};
+use crate::check::ledger::{Action, Expect, Ledger, MdKey, Observation, Operation};
 use crate::options::{Kind, pick};
 use crate::words;
 use crate::world::World;
@@ -380,7 +380,7 @@ impl Workload {
             expect,
             answer,
             pair: None,
-            seen: Seen::default(),
+            seen: Observation::default(),
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! The state of TCP, for reports and pictures.
 
 use super::{HostId, TcpId, World};
-use crate::tcp::{Held, Side};
+use crate::tcp::{SendLimit, Side};
 
 /// The sending side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Flow {
     /// All data that were retransmitted, in bytes.
     pub resent: u64,
     /// What keeps data from being sent, if there are any.
-    pub held: Option<Held>,
+    pub held: Option<SendLimit>,
 }
 
 impl World {

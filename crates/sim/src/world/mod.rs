@@ -29,7 +29,7 @@ use fulmar_lnd::{Closed, DialError};
 use fulmar_lnet::{CopyId, EventDone, RouteConfig};
 use fulmar_lnet_wire::{Header, Net, Nid};
 use fulmar_node::{Admin, Node, ServiceHandle};
-use fulmar_selftest::console::Keyed;
+use fulmar_selftest::console::KeyedCommand;
 use fulmar_selftest::{CommandId, Selftest, SelftestService};
 
 pub use flows::{CableUse, Flow};
@@ -288,7 +288,11 @@ impl World {
     ///
     /// # Errors
     /// EOPNOTSUPP if it has none.
-    pub fn command(&mut self, host: HostId, command: Keyed) -> Option<Result<CommandId, Errno>> {
+    pub fn command(
+        &mut self,
+        host: HostId,
+        command: KeyedCommand,
+    ) -> Option<Result<CommandId, Errno>> {
         let (time, now) = (self.now, self.shown(host));
         let text = words::command(&command.command);
         let this = self.host_mut(host);

@@ -12,14 +12,14 @@ use crate::tcp::{EndState, Side};
 #[derive(Debug)]
 pub(super) struct RouterBuffer {
     len: u32,
-    held: Held,
+    held: BufferContent,
     /// The connections on which the content was written.
     written_on: Vec<(TcpId, Side)>,
 }
 
 /// The content of a buffer since the start of the last message.
 #[derive(Debug)]
-enum Held {
+enum BufferContent {
     /// Memory of the sender.
     Bulk(Span),
     /// Inline bytes of a node.
@@ -28,15 +28,15 @@ enum Held {
 
 impl RouterBuffer {
     fn new(len: u32) -> Self {
-        Self { len, held: Held::Bytes(Vec::new()), written_on: Vec::new() }
+        Self { len, held: BufferContent::Bytes(Vec::new()), written_on: Vec::new() }
     }
 
     /// Stores bulk data. A message starts at the start of its buffer and arrives in order.
     fn store(&mut self, sink: Span, source: Span) -> Result<(), String> {
         self.require_room(sink)?;
         match &mut self.held {
-            held if sink.offset == 0 => *held = Held::Bulk(source),
-            Held::Bulk(run) if follows(*run, sink, source) => run.len += source.len,
+            held if sink.offset == 0 => *held = BufferContent::Bulk(source),
+            BufferContent::Bulk(run) if follows(*run, sink, source) => run.len += source.len,
             held => return Err(format!("{source:?} is stored in {sink:?}, after {held:?}")),
         }
         Ok(())
@@ -45,8 +45,10 @@ impl RouterBuffer {
     fn store_bytes(&mut self, sink: Span, bytes: &[u8]) -> Result<(), String> {
         self.require_room(sink)?;
         match &mut self.held {
-            held if sink.offset == 0 => *held = Held::Bytes(bytes.to_vec()),
-            Held::Bytes(all) if all.len() as u64 == sink.offset => all.extend_from_slice(bytes),
+            held if sink.offset == 0 => *held = BufferContent::Bytes(bytes.to_vec()),
+            BufferContent::Bytes(all) if all.len() as u64 == sink.offset => {
+                all.extend_from_slice(bytes)
+            }
             held => return Err(format!("bytes are stored in {sink:?}, after {held:?}")),
         }
         Ok(())
@@ -56,10 +58,10 @@ impl RouterBuffer {
     fn payload(&self, span: Span) -> Result<Payload, String> {
         let (start, end) = (span.offset, span.offset + u64::from(span.len));
         match &self.held {
-            Held::Bulk(run) if end <= u64::from(run.len) => {
+            BufferContent::Bulk(run) if end <= u64::from(run.len) => {
                 Ok(Payload::Span(Span { len: span.len, ..run.advance(start as u32) }))
             }
-            Held::Bytes(all) if end <= all.len() as u64 => {
+            BufferContent::Bytes(all) if end <= all.len() as u64 => {
                 Ok(Payload::Inline(all[start as usize..end as usize].into()))
             }
             held => Err(format!("{span:?} is written, but the buffer holds {held:?}")),

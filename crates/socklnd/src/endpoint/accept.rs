@@ -8,9 +8,9 @@ use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 use fulmar_wire::{DecodeError, Order};
 
 use super::{Socklnd, Timer};
-use crate::conn::{Agreement, Conn, Phase, Tx, Written};
+use crate::conn::{Agreement, Conn, Phase, Tx, WriteContent};
 use crate::handshake::{self, Handshake, Step};
-use crate::peer::{CallJudgement, Known, PeerKey};
+use crate::peer::{CallJudgement, PeerInstance, PeerKey};
 use fulmar_lnd::{NiConfig, Notice};
 
 use crate::AcceptMode;
@@ -135,9 +135,9 @@ impl Socklnd {
         let word = |kind| handshake::answer(&ni, hello.source.nid, hello.version, kind);
         match judgement {
             CallJudgement::Accept => {
-                self.write(now, id, word(kind), Written::Handshake);
+                self.write(now, id, word(kind), WriteContent::Handshake);
                 let imposed = peer != hello.source;
-                let known = Known::from_hello(hello);
+                let known = PeerInstance::from_hello(hello);
                 self.open(now, id, Agreement { key, kind, known, order, imposed });
                 self.settle(now, key);
             }

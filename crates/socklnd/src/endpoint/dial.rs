@@ -11,9 +11,9 @@ use fulmar_wire::Order;
 
 use super::links::undelivered;
 use super::{Socklnd, Timer};
-use crate::conn::{Agreement, Conn, Phase, Tx, Written};
+use crate::conn::{Agreement, Conn, Phase, Tx, WriteContent};
 use crate::handshake::{self, Handshake};
-use crate::peer::{AnswerJudgement, Attempt, Dialling, Known, PeerKey};
+use crate::peer::{AnswerJudgement, Attempt, Dialling, PeerInstance, PeerKey};
 
 impl Socklnd {
     /// Acts on the state of a peer after a change: dials it or removes it. Every input that changes
@@ -84,7 +84,7 @@ impl Socklnd {
         let conn = self.conns.get_mut(&id).expect("it was being dialled");
         conn.local = local;
         conn.phase = Phase::Calling(key, Handshake::calling());
-        self.write(now, id, head, Written::Handshake);
+        self.write(now, id, head, WriteContent::Handshake);
     }
 
     /// Handles the answer of a peer to a dialled connection.
@@ -101,7 +101,7 @@ impl Socklnd {
         match peer.judge_answer(&key, &attempt, hello) {
             AnswerJudgement::Agreed => {
                 peer.dialler.state = Dialling::Idle;
-                let (kind, known) = (attempt.kind, Known::from_hello(hello));
+                let (kind, known) = (attempt.kind, PeerInstance::from_hello(hello));
                 self.open(now, id, Agreement { key, kind, known, order, imposed: false });
                 self.settle(now, key);
             }
@@ -117,7 +117,7 @@ impl Socklnd {
                 self.dial_again(now, key);
             }
             AnswerJudgement::OtherVersion => {
-                peer.known = Some(Known::from_hello(hello));
+                peer.known = Some(PeerInstance::from_hello(hello));
                 self.close_conn(id, false);
                 self.dial_again(now, key);
             }

@@ -13,9 +13,9 @@ use fulmar_wire::DecodeError;
 use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
 use crate::Counters;
-use crate::conn::{Conn, Open, Phase, Written};
+use crate::conn::{Conn, Open, Phase, WriteContent};
 use crate::handshake::OUR_ORDER;
-use crate::peer::{Dialling, PeerKey, Queued, is_large};
+use crate::peer::{Dialling, PeerKey, QueuedMessage, is_large};
 use crate::rx::{Complete, Event, Fault};
 use crate::zero_copy::Acknowledged;
 
@@ -40,10 +40,10 @@ impl Socklnd {
     }
 
     /// Appends to the write queue of a connection.
-    pub(super) fn write(&mut self, now: Time, id: ConnId, head: Vec<u8>, written: Written) {
+    pub(super) fn write(&mut self, now: Time, id: ConnId, head: Vec<u8>, written: WriteContent) {
         let conn = self.conns.get_mut(&id).expect("connections with writes are known");
         conn.tx.push(now, head.len() as u64, written);
-        let checksum = written == Written::Noop && self.checksums(id);
+        let checksum = written == WriteContent::Noop && self.checksums(id);
         self.outputs.push_back(Output::Stream(Stream::Write {
             conn: id,
             head,
@@ -150,7 +150,7 @@ impl Socklnd {
             peer.dialler.begin_round(now, timeout);
         }
         self.outputs.push_back(Output::Waiting { message: request.message });
-        peer.queue.push_back(Queued { since: now, request });
+        peer.queue.push_back(QueuedMessage { since: now, request });
         self.settle(now, key);
     }
 
@@ -189,10 +189,10 @@ impl Socklnd {
         let (frame, written) = match self.peers.get_mut(&open.key) {
             Some(peer) if asks && version != Version::V1 => {
                 let cookie = peer.zero_copy.ask(message, id);
-                let written = Written::ZeroCopy(message, payload.len(), cookie);
+                let written = WriteContent::ZeroCopy(message, payload.len(), cookie);
                 (FrameHeader::zero_copy(cookie), written)
             }
-            _ => (FrameHeader::lnet(), Written::Message(message, payload.len())),
+            _ => (FrameHeader::lnet(), WriteContent::Message(message, payload.len())),
         };
         let mut head = Vec::with_capacity(FrameHeader::LEN + form.len());
         if version != Version::V1 {
@@ -261,7 +261,7 @@ impl Socklnd {
     fn send_noop(&mut self, now: Time, conn: ConnId, cookie: u64) {
         let mut head = Vec::with_capacity(FrameHeader::LEN);
         FrameHeader::acknowledge(cookie).encode(OUR_ORDER, &mut head);
-        self.write(now, conn, head, Written::Noop);
+        self.write(now, conn, head, WriteContent::Noop);
     }
 
     fn checksums(&self, id: ConnId) -> bool {
@@ -275,13 +275,13 @@ impl Socklnd {
 /// with a cookie, if it ends now.
 pub(super) fn count(
     counters: &mut Counters,
-    written: Written,
+    written: WriteContent,
     acknowledged: impl FnOnce(u64) -> Option<Result<(), SendError>>,
 ) -> Option<Output> {
     let (message, payload_len, result) = match written {
-        Written::Handshake | Written::Noop => return None,
-        Written::Message(message, len) => (message, len, Some(Ok(()))),
-        Written::ZeroCopy(message, len, cookie) => (message, len, acknowledged(cookie)),
+        WriteContent::Handshake | WriteContent::Noop => return None,
+        WriteContent::Message(message, len) => (message, len, Some(Ok(()))),
+        WriteContent::ZeroCopy(message, len, cookie) => (message, len, acknowledged(cookie)),
     };
     counters.messages_sent += 1;
     counters.payload_sent += u64::from(payload_len);

@@ -39,7 +39,7 @@ impl Outcome {
 /// The result of a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadOutcome {
-    /// What it does, from whom to whom.
+    /// What it does, from which group to which.
     pub name: String,
     /// RPCs that were answered during the measurement.
     pub rpcs: u64,

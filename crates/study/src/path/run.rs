@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fulmar_base::Time;
 use fulmar_selftest::console::TestSpec;
-use fulmar_sim::{Carried, Flow, TcpId, World};
+use fulmar_sim::{Flow, LaneCounters, TcpId, World};
 use fulmar_tune::model::Direction;
 
 use super::build;
@@ -53,7 +53,7 @@ struct Course<'a> {
 struct Mark {
     at: Time,
     rpcs: Vec<u64>,
-    links: Vec<Carried>,
+    links: Vec<LaneCounters>,
     /// Of each interface: sent and received bytes.
     cables: Vec<(u64, u64)>,
 }

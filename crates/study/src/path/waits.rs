@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fulmar_sim::{Flow, Held, HostId, World};
+use fulmar_sim::{Flow, HostId, SendLimit, World};
 use serde::Serialize;
 
 /// Samples in which something waited.
@@ -76,9 +76,9 @@ impl Waits {
     ) {
         self.samples += 1;
         let held = |why| u32::from(flows.iter().any(|flow| flow.held == Some(why)));
-        self.congestion_window += held(Held::Congestion);
-        self.receive_window += held(Held::Receiver);
-        self.send_buffer += held(Held::Buffer);
+        self.congestion_window += held(SendLimit::Congestion);
+        self.receive_window += held(SendLimit::Receiver);
+        self.send_buffer += held(SendLimit::Buffer);
         self.routers += u32::from(nodes(routers).any(|router| holds_back(world, router)));
         let waits = |short: fn(&World, HostId) -> bool| {
             u32::from(nodes(senders).any(|host| short(world, host)))

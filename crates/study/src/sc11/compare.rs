@@ -10,7 +10,7 @@ use crate::scenario::{Credits, Direction};
 
 /// The result of the closed-form model for a point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Closed {
+pub struct ClosedForm {
     /// Payload rate of all clients together.
     pub bytes_per_second: f64,
     /// The bottleneck.
@@ -20,7 +20,7 @@ pub struct Closed {
 }
 
 /// Returns the result of the closed-form model for a point.
-pub fn closed(key: &Key) -> Closed {
+pub fn closed(key: &Key) -> ClosedForm {
     let bits = TRUNK_MBPS * TRUNKS as u64 * 1_000_000;
     let path = model::Path::of_line(bits, MTU, key.distance.round_trip());
     let load = Load {
@@ -46,7 +46,7 @@ pub fn closed(key: &Key) -> Closed {
     };
     let result = model::predict(&path, &load, &settings);
     let binding = result.terms.iter().find(|term| term.what == result.bound);
-    Closed {
+    ClosedForm {
         bytes_per_second: result.bytes_per_second,
         bound: result.bound,
         formula: binding.map_or(String::new(), |term| term.formula.clone()),
@@ -54,24 +54,24 @@ pub fn closed(key: &Key) -> Closed {
 }
 
 /// Returns the difference of the simulation, relative to the closed-form model: 0.05 is 5 % more.
-pub(super) fn error(prediction: &Prediction, closed: &Closed) -> f64 {
+pub(super) fn error(prediction: &Prediction, closed: &ClosedForm) -> f64 {
     prediction.bytes_per_second / closed.bytes_per_second - 1.0
 }
 
 /// Returns whether the load is more than half of what the trunks carry, and from clients that together
 /// can send faster than that.
-fn is_crowded(key: &Key, closed: &Closed) -> bool {
+fn is_crowded(key: &Key, closed: &ClosedForm) -> bool {
     let floods = u64::from(key.clients) * CABLE_MBPS > TRUNK_MBPS * TRUNKS as u64;
     floods && closed.bytes_per_second > 0.5 * line_rate()
 }
 
 /// Returns whether queues grow at the trunks although these are not full.
-pub(super) fn queues(key: &Key, closed: &Closed) -> bool {
+pub(super) fn queues(key: &Key, closed: &ClosedForm) -> bool {
     is_crowded(key, closed) && matches!(closed.bound, Bound::Concurrency | Bound::PeerCredits)
 }
 
 /// Returns whether the load is nearly what the cables of the clients carry.
-fn fills_cable(key: &Key, closed: &Closed) -> bool {
+fn fills_cable(key: &Key, closed: &ClosedForm) -> bool {
     let cable = model::payload_rate(CABLE_MBPS * 1_000_000, MTU) as f64;
     closed.bytes_per_second > 0.8 * cable * f64::from(key.clients)
 }

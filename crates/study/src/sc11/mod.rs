@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-pub use compare::{Closed, closed};
+pub use compare::{ClosedForm, closed};
 use grid::Distance;
 pub use grid::Key;
 pub use pictures::Figure;
@@ -30,7 +30,7 @@ pub struct Point {
     /// The result of the simulation.
     pub simulated: Prediction,
     /// The result of the closed-form model.
-    pub closed: Closed,
+    pub closed: ClosedForm,
     /// The difference of the simulation, relative to the closed-form model.
     pub error: f64,
     /// Real duration of the simulation.
@@ -51,7 +51,7 @@ pub struct Study {
 /// Returns how long to simulate a point. Connections are warm, so few rounds are enough for many
 /// RPCs in flight, unless queues grow from round to round. Back to back, an RPC is cut into more
 /// bursts and costs more.
-fn effort(key: &Key, closed: &Closed) -> Effort {
+fn effort(key: &Key, closed: &ClosedForm) -> Effort {
     let rpcs = match key.distance {
         Distance::Ocean => 12_000,
         Distance::BackToBack => 4_000,

@@ -129,7 +129,7 @@ fn merging_adds_and_does_not_overflow() {
 
 #[test]
 fn the_measured_reply_fits_the_message() {
-    let measured = Measured {
+    let measured = MeasureReply {
         status: 0,
         session: SessionId::INVALID,
         rpcs: 1,
@@ -142,5 +142,5 @@ fn the_measured_reply_fits_the_message() {
     let mut bytes = Vec::new();
     measured.write(&mut Writer::new(&mut bytes, Order::Little));
     assert!(HEADER_LEN + bytes.len() <= LEN, "{} bytes", bytes.len());
-    assert_eq!(Measured::read(&mut Reader::new(&bytes, Order::Little)), Ok(measured));
+    assert_eq!(MeasureReply::read(&mut Reader::new(&bytes, Order::Little)), Ok(measured));
 }

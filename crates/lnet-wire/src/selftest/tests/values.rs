@@ -52,7 +52,7 @@ fn debug() -> Message {
 fn every_message_round_trips_in_both_byte_orders() {
     let group = name("clients");
     let (status, session, timeout) = (71, SESSION, 100);
-    let measured = Measured {
+    let measured = MeasureReply {
         status,
         session,
         rpcs: 1 << 40,

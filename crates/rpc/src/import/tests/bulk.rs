@@ -8,7 +8,7 @@ use fulmar_lustre_wire::message::MessageFlags;
 
 use super::*;
 use crate::bulk::{Bulk, Direction};
-use crate::import::{Moved, TransmissionId};
+use crate::import::{BulkResult, TransmissionId};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,7 +22,7 @@ impl Rig {
     }
 
     pub(super) fn moved(&mut self, id: TransmissionId, bytes: u64, result: Result<(), Errno>) {
-        self.import.handle_bulk(self.now, &mut self.xids, id, Moved { bytes, result });
+        self.import.handle_bulk(self.now, &mut self.xids, id, BulkResult { bytes, result });
     }
 
     fn answer_read(&mut self, to: &Transmission) {

@@ -288,7 +288,7 @@ fn a_request_that_is_sent_again_is_served_from_the_new_memory() {
     let mut resent = flagged(modify(export), MessageFlags::RESENT);
     resent.body.match_bits = 8192 + 1;
     rig.send(node(1), 256, &resent);
-    assert_eq!(rig.dropped(Dropped::InProgress), 1);
+    assert_eq!(rig.dropped(DropReason::InProgress), 1);
     assert_eq!(rig.unlinked, [md_of(&second)]);
     assert!(rig.moves.is_empty(), "the memory is LNet's");
     rig.release(&second);

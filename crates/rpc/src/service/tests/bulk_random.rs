@@ -10,7 +10,7 @@ use super::*;
 use crate::bulk::{Bulk, Direction};
 
 /// What LNet has of an operation.
-struct Held {
+struct Operation {
     user: u64,
     md: Option<MdId>,
     len: u32,
@@ -23,7 +23,7 @@ struct Random {
     rig: Rig,
     rng: Rng,
     export: Handle,
-    held: Vec<Held>,
+    held: Vec<Operation>,
     moving: BTreeSet<RequestId>,
     ended: usize,
     begun: usize,
@@ -99,7 +99,7 @@ impl Random {
             return self.rig.server.handle_posted(self.rig.now, user, Err(Errno::ENOMEM));
         }
         let md = MdId(user & 0xffff_ffff);
-        self.held.push(Held { user, md: Some(md), len, is_get, parts: [false; 2] });
+        self.held.push(Operation { user, md: Some(md), len, is_get, parts: [false; 2] });
         self.rig.server.handle_posted(self.rig.now, user, Ok(md));
     }
 

@@ -62,16 +62,16 @@ fn what_is_not_a_valid_request_is_dropped() {
         [vec![], vec![0; 300], reply, short, protected.to_bytes()].into_iter().enumerate()
     {
         rig.deliver(node(1), portal::MGS_REQUEST, 256, bytes);
-        assert_eq!(rig.dropped(Dropped::Malformed), n as u64 + 1);
+        assert_eq!(rig.dropped(DropReason::Malformed), n as u64 + 1);
     }
     let mut no_time = ping(export);
     no_time.body.timeout = 0;
     rig.send(node(1), 256, &no_time);
-    assert_eq!(rig.dropped(Dropped::NoTime), 1);
+    assert_eq!(rig.dropped(DropReason::NoTime), 1);
     let mut outdated = ping(export);
     outdated.body.connection_count = 0;
     rig.send(node(1), 256, &outdated);
-    assert_eq!(rig.dropped(Dropped::Outdated), 1);
+    assert_eq!(rig.dropped(DropReason::Outdated), 1);
     assert!(rig.sent.is_empty());
 }
 
@@ -216,12 +216,12 @@ fn a_reconnect_ends_the_requests_of_the_earlier_connection() {
     resent.body.connection_count = 2;
     resent.body.match_bits = 9999;
     rig.send(node(1), 384, &resent);
-    assert_eq!(rig.dropped(Dropped::InProgress), 1);
+    assert_eq!(rig.dropped(DropReason::InProgress), 1);
     rig.reply(running, Message::reply(&TARGET_REG, Status::OK));
     let next = rig.request();
     assert_eq!(next.xid, 384);
     let sent = rig.reply(next.id, Message::reply(&TARGET_REG, Status::OK));
     assert_eq!(sent.put.match_bits, 9999);
-    assert_eq!(rig.dropped(Dropped::Outdated), 1);
+    assert_eq!(rig.dropped(DropReason::Outdated), 1);
     rig.server.is_idle().unwrap();
 }

@@ -27,7 +27,7 @@ fn ten_thousand_connects_whose_replies_are_not_taken_stay_within_the_bounds() {
     assert_eq!(rig.server.exports().len(), limits.0.of_node as usize);
     assert_eq!(rig.sent.len(), limits.1.of_node as usize + 16);
     assert_eq!(rig.stats().refused[&Errno::ENOMEM], 2048 + 16 - 1024);
-    assert_eq!(rig.dropped(Dropped::Busy), 10_000 - 2048 - 16);
+    assert_eq!(rig.dropped(DropReason::Busy), 10_000 - 2048 - 16);
     // Another node is served.
     rig.sent.clear();
     rig.send(node(2), 128, &connect("other"));
@@ -51,7 +51,7 @@ fn a_node_that_fills_the_queue_can_still_ping_and_others_are_served() {
         rig.send_unchecked(node(1), 256 + 128 * n, &modify(one));
     }
     rig.server.check_invariants().unwrap();
-    assert_eq!(rig.dropped(Dropped::Busy), 3000 - 2048);
+    assert_eq!(rig.dropped(DropReason::Busy), 3000 - 2048);
     rig.tasks.clear();
     assert_eq!(rig.ask(node(1), 1 << 30, &ping(one)).status(), (Kind::REPLY, 0));
     assert_eq!(rig.ask(node(2), 256, &ping(two)).status(), (Kind::REPLY, 0));
@@ -97,7 +97,7 @@ fn numbers_that_repeat_or_go_backwards_are_executed_at_most_once_at_a_time() {
     for xid in [512, 512, 384, 512, 256, 384] {
         rig.send(node(1), xid, &modify(export));
     }
-    assert_eq!((rig.tasks.len(), rig.dropped(Dropped::InProgress)), (3, 3));
+    assert_eq!((rig.tasks.len(), rig.dropped(DropReason::InProgress)), (3, 3));
     let mut tasks = std::mem::take(&mut rig.tasks);
     while let Some(Task::Execute(request)) = tasks.pop_front() {
         let reply = Message::reply(request.message.format(), Status::OK);
@@ -157,7 +157,7 @@ fn no_buffer_of_a_connect_may_be_of_another_size() {
         let refused = rig.sent.pop_front().map(|sent| sent.status().1);
         rig.server.is_idle().unwrap();
         assert!(rig.server.exports().is_empty() && rig.tasks.is_empty());
-        (refused, rig.dropped(Dropped::Malformed))
+        (refused, rig.dropped(DropReason::Malformed))
     };
     // The body: too short, and not a body.
     assert_eq!(outcomes(0, 100), (None, 1));
@@ -221,7 +221,7 @@ proptest! {
     fn any_bytes_are_dropped(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let mut rig = Rig::new(config());
         rig.deliver(node(1), portal::MGS_REQUEST, 256, bytes);
-        prop_assert_eq!(rig.dropped(Dropped::Malformed), 1);
+        prop_assert_eq!(rig.dropped(DropReason::Malformed), 1);
         prop_assert!(rig.server.is_idle().is_ok());
     }
 }

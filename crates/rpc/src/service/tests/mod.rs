@@ -206,7 +206,7 @@ impl Rig {
         self.server.stats(0).unwrap()
     }
 
-    fn dropped(&self, why: Dropped) -> u64 {
+    fn dropped(&self, why: DropReason) -> u64 {
         self.stats().dropped.get(&why).copied().unwrap_or(0)
     }
 }

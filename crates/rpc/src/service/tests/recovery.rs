@@ -162,7 +162,7 @@ fn a_repeated_replay_is_executed_once() {
         message
     };
     rig.send(node(1), 1024, &resent(11));
-    assert_eq!(rig.dropped(Dropped::InProgress), 1);
+    assert_eq!(rig.dropped(DropReason::InProgress), 1);
     rig.execute(11);
     for message in [resent(11), replay(handles[0], 11)] {
         rig.send(node(1), 1024, &message);
@@ -262,7 +262,7 @@ fn what_a_client_that_is_evicted_has_sent_is_dropped() {
     rig.send(node(1), 1152, &replay(handles[0], 13));
     assert!(rig.server.evict(rig.now, handles[0], Eviction::NotAnswered));
     rig.drain();
-    assert_eq!(rig.dropped(Dropped::Outdated), 2);
+    assert_eq!(rig.dropped(DropReason::Outdated), 2);
     rig.server.is_idle().unwrap();
     assert_eq!(rig.evicted(), Some(Eviction::NotAnswered));
     rig.server.abort_recovery(rig.now, MDT);

@@ -100,7 +100,7 @@ fn requests_that_are_late_or_discarded_have_no_reply() {
     rig.server.discard(rig.now, id);
     rig.drain();
     assert!(rig.sent.is_empty() && rig.tasks.is_empty());
-    assert_eq!((rig.dropped(Dropped::Discarded), rig.dropped(Dropped::Late)), (1, 1));
+    assert_eq!((rig.dropped(DropReason::Discarded), rig.dropped(DropReason::Late)), (1, 1));
     rig.server.is_idle().unwrap();
 }
 

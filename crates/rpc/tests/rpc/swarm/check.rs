@@ -8,7 +8,7 @@ use super::host::Store;
 
 /// How often a run met what it is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Coverage {
     pub(crate) restarts: u64,
     pub(crate) replays: u64,
     /// Those with data, and the data that were kept and given back.
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
     pub(crate) ended: u64,
 }
 
-impl Seen {
+impl Coverage {
     pub(crate) fn add(&mut self, other: &Self) {
         self.restarts += other.restarts;
         self.replays += other.replays;

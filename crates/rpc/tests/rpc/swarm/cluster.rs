@@ -21,7 +21,7 @@ use fulmar_rpc::service::{
 };
 use fulmar_rpc::timeouts::Limits;
 
-use super::check::{Ledger, Seen};
+use super::check::{Coverage, Ledger};
 use super::host::{Fault, Host, TARGET};
 use super::writes::{self, Writes};
 use crate::node::Node;
@@ -125,7 +125,7 @@ pub(crate) struct Cluster {
     is_cut: bool,
     operations: u32,
     ledger: Ledger,
-    seen: Seen,
+    seen: Coverage,
     writes: Writes,
 }
 
@@ -134,7 +134,7 @@ impl Cluster {
     ///
     /// # Errors
     /// What does not hold.
-    pub(crate) fn run(plan: Plan, fault: Fault) -> Result<Seen, String> {
+    pub(crate) fn run(plan: Plan, fault: Fault) -> Result<Coverage, String> {
         let mut this = Self::new(plan, fault);
         this.run_until(CALM)?;
         while this.now < END && !this.have_all_ended() {
@@ -179,7 +179,7 @@ impl Cluster {
             is_cut: false,
             operations: 0,
             ledger: Ledger::default(),
-            seen: Seen::default(),
+            seen: Coverage::default(),
             writes: Writes::default(),
             rng: Rng::new(plan.seed),
             plan,

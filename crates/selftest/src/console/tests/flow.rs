@@ -10,8 +10,8 @@ use fulmar_lnet_wire::selftest::{BatchOperation, Body, FEATURES};
 
 use super::rig::{KEY, nid};
 use crate::console::{
-    Answer, Command, DataCheck, Keyed, Measures, NodeAnswer, NodeError, NodeState, NodesReply,
-    PingInfo, Reply, Stats, Target, TestSpec,
+    Answer, Command, DataCheck, KeyedCommand, Measures, NodeAnswer, NodeError, NodeState,
+    NodesReply, PingInfo, Reply, Stats, Target, TestSpec,
 };
 use crate::tests::wire::{Wire, body};
 use crate::{CommandId, Config};
@@ -227,7 +227,7 @@ impl World {
 
     fn run(&mut self, console: u32, command: Command) -> Answer {
         let console = nid(console);
-        let id: CommandId = self.wire.command(console, Keyed { key: KEY, command });
+        let id: CommandId = self.wire.command(console, KeyedCommand { key: KEY, command });
         for _ in 0..31_000 {
             if let Some(answer) = self.wire.answer(console, id) {
                 return answer;

@@ -7,14 +7,14 @@ use std::time::Duration;
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::selftest::{
     BatchOperation, BatchReply, Body, DebugReply, FEATURES, Histogram, LEN, MEASURE,
-    MakeSessionReply, Measured, Message, MessageType, Name, RemoveSessionReply, RpcCounters,
+    MakeSessionReply, MeasureReply, Message, MessageType, Name, RemoveSessionReply, RpcCounters,
     SessionId, StatReply, Test, TestReply,
 };
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 
-use crate::api::{CommandId, Config, Done, OperationId, Output};
+use crate::api::{CommandId, Config, OperationId, OperationResult, Output};
 use crate::console::machine::Console;
-use crate::console::{Answer, Command, Keyed, NodeAnswer, NodeState, NodesReply, Reply};
+use crate::console::{Answer, Command, KeyedCommand, NodeAnswer, NodeState, NodesReply, Reply};
 use crate::rpc::{Caller, Rpcs};
 
 pub(super) const KEY: u32 = 4711;
@@ -130,7 +130,7 @@ impl Fake {
     fn stat(&self, status: u32, kind: u32) -> Body {
         let session = self.session_id();
         match &self.measured {
-            Some(histogram) if kind & 0xffff_0000 == MEASURE => Body::Measured(Measured {
+            Some(histogram) if kind & 0xffff_0000 == MEASURE => Body::Measured(MeasureReply {
                 status,
                 session,
                 rpcs: histogram.count(),
@@ -254,7 +254,7 @@ impl Rig {
     pub(super) fn begin_with(&mut self, key: u32, command: Command) -> CommandId {
         self.commands += 1;
         let id = CommandId(self.commands);
-        let command = Keyed { key, command };
+        let command = KeyedCommand { key, command };
         self.console.begin(self.now, id, Some(nid(1)), command, &mut self.rpcs);
         self.settle();
         id
@@ -341,7 +341,7 @@ impl Rig {
             return self.done(id, Err(Errno::EHOSTUNREACH));
         };
         let reply = node.alive.then(|| node.answer(&request));
-        self.done(id, Ok(Done { len: LEN as u32, bytes: Vec::new() }));
+        self.done(id, Ok(OperationResult { len: LEN as u32, bytes: Vec::new() }));
         let Some(reply) = reply else { return };
         if let Body::Test(test) = &request.body
             && test.is_client
@@ -349,7 +349,7 @@ impl Rig {
             self.fetch(target.nid, test);
         }
         let offer = self.offers.remove(&reply_id(&request.body)).expect("offered before");
-        self.done(offer.id, Ok(Done { len: LEN as u32, bytes: reply.to_bytes() }));
+        self.done(offer.id, Ok(OperationResult { len: LEN as u32, bytes: reply.to_bytes() }));
     }
 
     fn fetch(&mut self, client: Nid, test: &Test) {
@@ -360,10 +360,10 @@ impl Rig {
             fulmar_lnet_wire::selftest::Destination::decode_list(&bytes, test.destinations, order);
         let node = self.nodes.get_mut(&client).expect("it has just answered");
         node.lists.push(list.expect("a list of NIDs"));
-        self.done(offer.id, Ok(Done { len: bytes.len() as u32, bytes: Vec::new() }));
+        self.done(offer.id, Ok(OperationResult { len: bytes.len() as u32, bytes: Vec::new() }));
     }
 
-    fn done(&mut self, id: OperationId, result: Result<Done, Errno>) {
+    fn done(&mut self, id: OperationId, result: Result<OperationResult, Errno>) {
         self.rpcs.handle_done(self.now, id, result);
     }
 }

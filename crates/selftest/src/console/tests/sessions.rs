@@ -6,7 +6,7 @@ use fulmar_base::Errno;
 use fulmar_lnet_wire::selftest::{FEATURES, MessageType, Name, SessionId};
 
 use super::rig::{KEY, Rig, nid};
-use crate::console::{Command, Keyed, NodeState, Reply, SessionInfo};
+use crate::console::{Command, KeyedCommand, NodeState, Reply, SessionInfo};
 
 #[test]
 fn a_second_session_needs_force() {
@@ -64,7 +64,7 @@ fn commands_need_a_session() {
 fn a_session_needs_a_4_byte_nid_a_name_and_supported_features() {
     let mut rig = Rig::new(1);
     let mut rpcs = crate::rpc::Rpcs::new(&crate::api::Config::default());
-    let command = Keyed { key: KEY, command: new_session(false) };
+    let command = KeyedCommand { key: KEY, command: new_session(false) };
     rig.console.begin(rig.now, crate::api::CommandId(9), None, command, &mut rpcs);
     assert_eq!(rig.console.poll_answer().unwrap().1, Err(Errno::EADDRNOTAVAIL));
     for (name, features) in [("", 1), (&*"n".repeat(32), 1), ("n", 2)] {

@@ -11,7 +11,7 @@ use super::{Change, Contents, Counts, Faults, State};
 const SECTOR: u64 = 512;
 
 /// How many of the changes, in order, each sector has seen.
-enum Kept {
+enum SurvivingChanges {
     /// All sectors the same.
     All(usize),
     /// All sectors the same, but the last change is torn.
@@ -20,7 +20,7 @@ enum Kept {
     Any(u64),
 }
 
-impl Kept {
+impl SurvivingChanges {
     fn draw(count: usize, rng: &mut Rng) -> Self {
         match rng.below(4) {
             0 => Self::All(0),
@@ -52,10 +52,10 @@ impl Contents {
     pub(super) fn lose(&mut self, rng: &mut Rng) {
         let changes = std::mem::take(&mut self.changes);
         let count = changes.len();
-        let kept = Kept::draw(count, rng);
+        let kept = SurvivingChanges::draw(count, rng);
         let kept_len = match &kept {
-            Kept::All(kept) | Kept::Torn(kept, _) => *kept,
-            Kept::Any(_) => rng.below(count as u64 + 1) as usize,
+            SurvivingChanges::All(kept) | SurvivingChanges::Torn(kept, _) => *kept,
+            SurvivingChanges::Any(_) => rng.below(count as u64 + 1) as usize,
         };
         let mut len = self.synced.len;
         for (at, change) in changes.iter().enumerate() {

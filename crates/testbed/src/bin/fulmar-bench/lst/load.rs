@@ -8,7 +8,7 @@ use fulmar_daemon::Selftest;
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_selftest::Config;
 use fulmar_selftest::console::{
-    Command, DataCheck, Keyed, Measures, NodeError, NodesReply, Reply, Target, TestSpec,
+    Command, DataCheck, KeyedCommand, Measures, NodeError, NodesReply, Reply, Target, TestSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +134,7 @@ impl Console {
 
     fn ask(&self, command: Command) -> Result<Reply, Failure> {
         let what = format!("{command:?}");
-        let answer = self.0.command(Keyed { key: KEY, command }).map_err(refused)?;
+        let answer = self.0.command(KeyedCommand { key: KEY, command }).map_err(refused)?;
         answer.map_err(|errno| Failure(format!("the console refused {what}: {errno}")))
     }
 
