@@ -115,7 +115,7 @@ fn a_node_stops_in_the_middle_of_traffic() {
 }
 
 #[test]
-fn a_peer_that_stops_reading_hurts_nobody_else() {
+fn a_peer_that_stops_reading_hurts_no_other_node() {
     let _guard = alone();
     let (runtime, slow) = (Runtime::new(Some(1)).unwrap(), Runtime::new(Some(1)).unwrap());
     let (a, b, stuck) = (Host::start(&runtime), Host::start(&runtime), Host::start(&slow));

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_nobody_waits_for_what_is_free() {
+    fn whatever_happens_no_message_waits_for_what_is_free() {
         let mut rng = fulmar_base::Rng::new(7);
         let mut pool = Pool::new(9, 4096);
         let (mut holding, mut waiting) = (Vec::new(), Vec::new());

@@ -156,7 +156,7 @@ fn a_nid_that_answers_and_is_not_listed_still_gets_its_message() {
 }
 
 #[test]
-fn nobody_can_claim_our_nids_or_those_of_a_configured_peer() {
+fn no_peer_can_claim_our_nids_or_those_of_a_configured_peer() {
     let mut s = Script::new();
     s.lnet.peer_add(s.now, tcp(9), &[tcp(10)], true).unwrap();
     post(&mut s, tcp(2));

@@ -325,7 +325,7 @@ fn deletion_of_a_rule_releases_what_it_delayed_at_once() {
 }
 
 #[test]
-fn what_is_released_and_delayed_again_is_in_nobodys_way() {
+fn what_is_released_and_delayed_again_blocks_no_other_message() {
     let mut s = Script::acquainted();
     attach(&mut s);
     add(&mut s, delaying(MessageTypes(MessageTypes::PUT.0 | MessageTypes::REPLY.0), 5));

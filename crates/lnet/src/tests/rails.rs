@@ -318,7 +318,7 @@ fn an_interface_that_is_heard_of_as_down_is_not_sent_to_either() {
 }
 
 #[test]
-fn nobody_speaks_for_the_interfaces_of_others() {
+fn no_peer_speaks_for_the_interfaces_of_others() {
     let mut s = two_rails();
     // That NID is the primary of a multi-rail peer, so that no other peer can claim it.
     let mut told = info(2, &[tcp(3), tcp(2)]);

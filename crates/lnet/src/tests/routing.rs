@@ -481,7 +481,7 @@ fn a_router_that_is_drained_pushes_its_peers_away_and_finishes_what_it_has() {
 }
 
 #[test]
-fn a_network_from_which_nobody_pings_a_router_is_told_as_down() {
+fn a_network_without_pings_of_a_router_is_reported_as_down() {
     let mut s = router(RouterBuffers::default());
     let status = |s: &Script| -> Vec<NiStatus> {
         s.lnet.ping_info().entries.iter().map(|entry| entry.status).collect()

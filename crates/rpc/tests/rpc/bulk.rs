@@ -171,7 +171,7 @@ fn a_client_that_does_not_answer_holds_a_transfer_no_longer_than_its_request() {
 }
 
 #[test]
-fn data_that_nobody_expects_are_dropped() {
+fn data_that_are_not_expected_are_dropped() {
     let (mut pair, import) = connected(7, 8);
     pair.data.end = u64::from(MIB);
     begin(&mut pair, import, ToClient, 0, MIB);

@@ -97,7 +97,7 @@ fn transfers_end_with_their_session() {
 }
 
 #[test]
-fn a_list_of_destinations_that_is_not_given_delays_nobody() {
+fn a_list_of_destinations_that_is_not_given_delays_no_request() {
     let mut world = World::new();
     world.wire.raw(attacker(1));
     world.wire.raw(attacker(2));
@@ -146,7 +146,7 @@ fn a_test_is_refused_if_its_batch_was_started_meanwhile() {
 }
 
 #[test]
-fn consoles_that_take_no_replies_delay_nobody() {
+fn consoles_that_take_no_replies_delay_no_request() {
     let mut world = World::new();
     for number in 0..20 {
         world.wire.raw(attacker(number));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_of_nobody_is_only_from_a_hostile_host() {
+    fn a_put_without_an_operation_is_only_from_a_hostile_host() {
         let mut ledger = Ledger::default();
         let event = Event::unlinked(MdId(1), 0);
         assert!(put_served(&mut ledger, HostId(1), false, &event).is_err());

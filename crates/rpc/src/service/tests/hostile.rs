@@ -58,7 +58,7 @@ fn a_node_that_fills_the_queue_can_still_ping_and_others_are_served() {
 }
 
 #[test]
-fn nobody_takes_the_place_of_a_client_of_another_node() {
+fn no_node_takes_the_place_of_a_client_of_another_node() {
     let mut rig = Rig::new(config());
     let one = rig.connect(node(1), "one");
     let guessed = Handle(one.0 + 1);
