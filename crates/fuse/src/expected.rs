@@ -8,6 +8,9 @@
 //! used only if none of them was lost before the kernel reads the directory. `ls -l` asks whether a
 //! directory has a default access control list before it opens it: they are read then already
 //! (`expected`), of one directory at a time, since it asks that of each directory in a list too.
+//! What was read early is of the state of the directory that a number stands for: each loss of its
+//! lock makes a new one, which no state of any file had before, so that a directory that was
+//! forgotten meanwhile does not seem to be the same.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
