@@ -79,6 +79,18 @@ impl Mdt {
         self.entries(places).map_err(|error| Failure::from(error).errno())
     }
 
+    /// Returns whether a file can get a name in a directory: the one is not a directory, and the other one is.
+    ///
+    /// # Errors
+    /// EIO if the store does not say.
+    pub fn may_link(&self, fid: Fid, directory: Fid) -> Result<bool, Errno> {
+        let is_directory = |fid| {
+            let found = self.inode_if_any(fid).map_err(|failure| failure.errno())?;
+            Ok(found.map(|inode| inode.is_directory()))
+        };
+        Ok(is_directory(fid)? == Some(false) && is_directory(directory)? == Some(true))
+    }
+
     /// Returns whether a directory is another one, or above it.
     ///
     /// # Errors

@@ -48,21 +48,16 @@ impl Change<'_> {
         let removed = match replaced {
             Some(replaced) => {
                 check_ordinary(replaced)?;
-                if replaced == source.0 || replaced == target.0 {
-                    return Err(Errno::EINVAL.into());
-                }
                 let old = self.existing(replaced)?;
                 match (inode.is_directory(), old.is_directory()) {
                     (false, true) => return Err(Errno::EISDIR.into()),
-                    (true, true) if self.is_below(source.0, replaced)? => {
-                        return Err(Errno::EINVAL.into());
-                    }
                     (true, false) => {
                         check_removal(&target_parent, &old, caller)?;
                         return Err(Errno::ENOTDIR.into());
                     }
                     _ => check_removal(&target_parent, &old, caller)?,
                 }
+                // A directory above the source is not empty either.
                 self.check_empty(replaced, &old)?;
                 let inode = self.drop_link(replaced, old, target.0, target.1, time)?;
                 Some(Removed { fid: replaced, inode })

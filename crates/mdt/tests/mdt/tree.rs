@@ -200,8 +200,6 @@ impl Tree {
         if let Some(replaced) = replaced {
             let node = &self.nodes[&replaced];
             match (is_directory, node.is_directory()) {
-                _ if replaced == from.0 || replaced == to.0 => return Err(Errno::EINVAL),
-                (true, true) if self.is_below(from.0, replaced) => return Err(Errno::EINVAL),
                 (true, false) => return Err(Errno::ENOTDIR),
                 (false, true) => return Err(Errno::EISDIR),
                 _ if !node.entries.is_empty() => return Err(Errno::ENOTEMPTY),

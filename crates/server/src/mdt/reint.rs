@@ -88,6 +88,11 @@ impl<M: Memory> MdtTarget<M> {
             ReintChange::Create(_) => self.lock_places(context, &mut held, &[(fid, name)]).await?,
             ReintChange::Link(asked) => {
                 self.lock_places(context, &mut held, &[(asked.parent, name)]).await?;
+                let (this, parent) = (self.clone(), asked.parent);
+                // Otherwise the operation fails, and the lock could be above those that it has.
+                if !self.on_keys(context, move || this.mdt.may_link(fid, parent)).await?? {
+                    return Ok(held);
+                }
                 let parts = InodeBits::UPDATE | InodeBits::XATTR;
                 held.until_known.push(context.lock(locks::bits(fid, LockMode::EX, parts)).await?);
             }

@@ -6,8 +6,8 @@ use fulmar_base::Errno;
 use fulmar_client::{Address, Configuration, Session};
 use fulmar_lustre_wire::format::{
     CLOSE, ENQUEUE_OPEN, GET_ROOT, GETATTR_NAME, INTENT, IO_EPOCH, LAYOUT, LOCK_REPLY,
-    LOCK_REQUEST, MDT_BODY, NAME, OST_BODY, OST_GETATTR, OST_WRITE, REINT, REINT_UNLINK, SEQ_OP,
-    SEQ_QUERY, SEQ_RANGE,
+    LOCK_REQUEST, MDT_BODY, NAME, OST_BODY, OST_GETATTR, OST_WRITE, REINT, REINT_CREATE,
+    REINT_LINK, REINT_RENAME, REINT_UNLINK, SEQ_OP, SEQ_QUERY, SEQ_RANGE, TARGET_NAME,
 };
 use fulmar_lustre_wire::layout::Layout;
 use fulmar_lustre_wire::ldlm::{
@@ -15,8 +15,8 @@ use fulmar_lustre_wire::ldlm::{
     LockReply, LockRequest, LockType, ResourceDesc, ResourceId,
 };
 use fulmar_lustre_wire::mdt::{
-    Create, IoEpoch, MdtBody, OpenFlags, Reint, ReintChange, ReintHead, ReintOp, SetAttr,
-    SplitOpenFlags, Unlink, Valid,
+    Create, IoEpoch, Link, MdtBody, OpenFlags, Reint, ReintChange, ReintHead, ReintOp, Rename,
+    SetAttr, SplitOpenFlags, Unlink, Valid,
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Obdo, OstId};
@@ -190,6 +190,63 @@ fn a_file_keeps_its_object_over_restarts_and_takes_it_along() {
             assert_eq!(report.damage, Vec::<String>::new());
         }
     }
+    client.stop();
+    server.stop();
+}
+
+#[test]
+fn a_directory_that_would_get_a_name_in_itself_is_refused_and_others_go_on() {
+    let scratch = Scratch::new("into-itself");
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let (server, nid) = node(&runtime);
+    let (address, directories) = file_system(&scratch, nid);
+    let (client, own) = node(&runtime);
+    let serving = serve(&server, nid, directories);
+    let mut known = session(&client, own);
+    let (mdt, _) = connect(&mut known, &address);
+    let (top, first) = (root(&known, mdt), new_fid(&known, mdt));
+    let below = |oid| Fid { oid, ..first };
+    let make = |parent, child, text: &str, mode| {
+        let new = Create { child, mode, ..Create::default() };
+        Message::request(&REINT_CREATE)
+            .with(&REINT, &record(ReintOp::CREATE, parent, ReintChange::Create(new)))
+            .with(&NAME, &name(text))
+    };
+    let link = |file, parent| {
+        let change = ReintChange::Link(Link { parent, ..Link::default() });
+        Message::request(&REINT_LINK)
+            .with(&REINT, &record(ReintOp::LINK, file, change))
+            .with(&NAME, &name("more"))
+    };
+    let rename = |(source, old): (Fid, &str), (target, new): (Fid, &str)| {
+        let change = ReintChange::Rename(Rename { target, ..Rename::default() });
+        Message::request(&REINT_RENAME)
+            .with(&REINT, &record(ReintOp::RENAME, source, change))
+            .with(&NAME, &name(old))
+            .with(&TARGET_NAME, &name(new))
+    };
+    let (outer, inner, file) = (below(2), below(3), below(4));
+    ask(&known, mdt, make(top, outer, "outer", 0o040_755));
+    ask(&known, mdt, make(outer, inner, "inner", 0o040_755));
+    ask(&known, mdt, make(top, file, "file", 0o100_644));
+    let fails = |message| {
+        let answer = known.call(mdt, Request::new(message, 4096));
+        answer.map_or_else(|errno| errno, |reply| reply.body.status.errno().unwrap())
+    };
+    for (fid, parent) in [(outer, outer), (outer, inner), (inner, outer), (file, file)] {
+        assert_eq!(fails(link(fid, parent)), Errno::EPERM, "{fid} {parent}");
+    }
+    assert_eq!(fails(link(file, below(9))), Errno::ENOENT);
+    for target in [outer, inner] {
+        assert_eq!(fails(rename((top, "outer"), (target, "new"))), Errno::EINVAL);
+    }
+    assert_eq!(fails(rename((outer, "inner"), (top, "outer"))), Errno::ENOTEMPTY);
+    assert_eq!(fails(rename((top, "file"), (file, "new"))), Errno::ENOTDIR);
+    // Nothing of all that is left locked.
+    ask(&known, mdt, link(file, inner));
+    ask(&known, mdt, rename((inner, "more"), (outer, "more")));
+    drop(known);
+    serving.stop();
     client.stop();
     server.stop();
 }
