@@ -1,5 +1,7 @@
 //! Who asks, and what they may do. Spec: mdt-ost §14.1.
 
+use std::sync::Arc;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::acl::Acl;
@@ -7,6 +9,7 @@ use fulmar_lustre_wire::mdt::{MdtBody, ReintHead};
 use fulmar_nodemap::{IdKind, View};
 use fulmar_wire::{Order, wire_flags};
 
+use crate::groups::Groups;
 use crate::inode::{Extra, Inode};
 use crate::{acl, mode};
 
@@ -28,14 +31,16 @@ wire_flags! {
 }
 
 /// The process on a client for which a request is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The user that owns what it creates.
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// More groups, or `u32::MAX`.
+    /// More groups that the request names, or `u32::MAX`.
     pub groups: [u32; 2],
+    /// The groups in which the machine of the MDT knows the user to be.
+    pub known_groups: Option<Arc<[u32]>>,
     /// What it may do beside.
     pub capabilities: Capabilities,
 }
@@ -47,6 +52,7 @@ impl Caller {
             uid: head.fsuid,
             gid: head.fsgid,
             groups: [head.suppgid1, head.suppgid2],
+            known_groups: None,
             capabilities: Capabilities(head.capability),
         }
     }
@@ -57,6 +63,7 @@ impl Caller {
             uid: body.fsuid,
             gid: body.fsgid,
             groups: [body.suppgid, NO_GROUP],
+            known_groups: None,
             capabilities: Capabilities(body.capability),
         }
     }
@@ -66,18 +73,18 @@ impl Caller {
     pub fn squashed(self, to: Option<(u32, u32)>) -> Self {
         match to {
             Some((uid, gid)) if self.uid == 0 => {
-                let groups = [NO_GROUP; 2];
-                Self { uid, gid, groups, capabilities: Capabilities::NONE }
+                Self { uid, gid, groups: [NO_GROUP; 2], ..Self::default() }
             }
             _ => self,
         }
     }
 
-    /// Returns the same as it is in the file system. Who is not known has neither groups nor capabilities.
+    /// Returns the same as it is in the file system, with the groups that are known here. Who is not known has neither
+    /// groups nor capabilities.
     ///
     /// # Errors
     /// EACCES if it is not known and unknown ones are refused, EPERM if its node is banned.
-    pub(crate) fn mapped(self, view: &View) -> Result<Self, Errno> {
+    pub(crate) fn mapped(self, view: &View, known: Option<&dyn Groups>) -> Result<Self, Errno> {
         view.check()?;
         let user = view.to_fs(IdKind::User, self.uid);
         let group = view.to_fs(IdKind::Group, self.gid);
@@ -93,7 +100,9 @@ impl Caller {
             }
         };
         let capabilities = if is_known { self.capabilities } else { Capabilities::NONE };
-        Ok(Self { uid: user.id, gid: group.id, groups: self.groups.map(further), capabilities })
+        let known_groups = known.filter(|_| is_known).and_then(|known| known.of(user.id));
+        let groups = self.groups.map(further);
+        Ok(Self { uid: user.id, gid: group.id, groups, known_groups, capabilities })
     }
 
     /// Returns the same with no capabilities but these.
@@ -104,7 +113,8 @@ impl Caller {
 
     /// Returns whether it is in a group.
     pub fn is_in(&self, group: u32) -> bool {
-        self.gid == group || self.groups.contains(&group) && group != NO_GROUP
+        let is_known = || self.known_groups.as_ref().is_some_and(|known| known.contains(&group));
+        group != NO_GROUP && (self.groups.contains(&group) || is_known()) || self.gid == group
     }
 
     /// Returns whether it may do this as root may.

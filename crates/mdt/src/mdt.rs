@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
@@ -23,6 +23,7 @@ use crate::access::Caller;
 use crate::change::Change;
 use crate::changelog::{Changelog, Who};
 use crate::data::data_settings;
+use crate::groups::Groups;
 use crate::inode::Inode;
 use crate::limits::Limits;
 use crate::names::{Entry, Names};
@@ -77,6 +78,7 @@ pub struct Mdt {
     pub(crate) limits: Limits,
     tuning: RwLock<Arc<Tuning>>,
     nodemaps: RwLock<Arc<Nodemaps>>,
+    groups: OnceLock<Arc<dyn Groups>>,
     stats: Mutex<Stats>,
     pub(crate) changelog: Changelog,
     pub(crate) objects: Arc<dyn Objects>,
@@ -168,6 +170,7 @@ impl Mdt {
             limits,
             tuning: RwLock::default(),
             nodemaps: RwLock::default(),
+            groups: OnceLock::new(),
             stats: Mutex::default(),
             changelog,
             objects,
@@ -275,8 +278,14 @@ impl Mdt {
     /// EACCES if it is not known and unknown ones are refused, EPERM if its node is banned.
     pub fn caller(&self, call: &Call<'_>, caller: Caller) -> Result<Caller, Errno> {
         let (tuning, view) = (self.tuning(), self.view(call));
-        let mapped = caller.mapped(&view)?.squashed(tuning.squash_of(call.nid));
+        let known = self.groups.get().filter(|_| tuning.knows_groups).map(|known| &**known);
+        let mapped = caller.mapped(&view, known)?.squashed(tuning.squash_of(call.nid));
         Ok(if view.is_local_root(mapped.uid) { mapped } else { mapped.limited(tuning.cap_mask) })
+    }
+
+    /// Asks for groups of users here from now on, once, unless an administrator switches that off.
+    pub fn set_groups(&self, groups: Arc<dyn Groups>) {
+        let _ = self.groups.set(groups);
     }
 
     /// Takes the nodemaps, which hold for requests from now on.
@@ -417,7 +426,7 @@ impl Mdt {
             None => Caller::of_body(&of_body().unwrap_or_default()),
         };
         // A caller that is refused changes nothing.
-        Who::of(call, &self.caller(call, caller).unwrap_or(caller))
+        Who::of(call, &self.caller(call, caller.clone()).unwrap_or(caller))
     }
 
     /// Makes a change that no client has requested.

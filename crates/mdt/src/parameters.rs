@@ -7,7 +7,8 @@ use fulmar_target::stats;
 use crate::Mdt;
 use crate::stats::NAMES;
 use crate::tuning::{
-    cap_mask, caps_text, kinds, kinds_text, nids, nids_text, on_mdt_max, squash, squash_text,
+    cap_mask, caps_text, kinds, kinds_text, knows_groups, knows_groups_text, nids, nids_text,
+    on_mdt_max, squash, squash_text,
 };
 
 impl Mdt {
@@ -46,13 +47,11 @@ impl Mdt {
         ),
         Parameter::set(
             "mdt.*.identity_upcall",
-            |_, _| line("NONE"),
-            |_, value| match value.trim() {
-                "NONE" => Ok(()),
-                value => Err(format!(
-                    "{value:?} is not NONE: the groups of a user are those that its client says, of \
-                     which a request has at most two"
-                )),
+            |mdt, _| line(knows_groups_text(mdt.tuning().knows_groups)),
+            |mdt, value| {
+                let knows = knows_groups(value)?;
+                mdt.tune(|tuning| tuning.knows_groups = knows);
+                Ok(())
             },
         ),
         Parameter::shown("mdt.*.instance", |mdt, _| line(mdt.instance())),

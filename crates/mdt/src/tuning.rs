@@ -15,6 +15,8 @@ pub(crate) struct Tuning {
     pub(crate) nosquash: Option<NidList>,
     /// The capabilities that users other than root may have.
     pub(crate) cap_mask: Capabilities,
+    /// Whether users are in the groups that this machine knows, beside those that requests name.
+    pub(crate) knows_groups: bool,
     /// How much newer an access must be than the last one, in seconds, to be noted.
     pub(crate) atime_diff: i64,
     /// The most bytes of a file that are on the MDT: a multiple of 64 KiB, or 0.
@@ -29,6 +31,7 @@ impl Default for Tuning {
             root_squash: (0, 0),
             nosquash: None,
             cap_mask: Capabilities::NONE,
+            knows_groups: true,
             atime_diff: 60,
             on_mdt_max: 1 << 20,
             limited: KINDS.map(|(kind, _)| kind).to_vec(),
@@ -52,6 +55,24 @@ pub(crate) fn squash(text: &str) -> Result<(u32, u32), String> {
 
 pub(crate) fn squash_text((uid, gid): (u32, u32)) -> String {
     format!("{uid}:{gid}")
+}
+
+/// Reads where the groups of users are from: whether this machine knows them. The program of a kernel's server means that
+/// too.
+pub(crate) fn knows_groups(text: &str) -> Result<bool, String> {
+    match text.trim() {
+        "NONE" => Ok(false),
+        "SYSTEM" => Ok(true),
+        text if text.ends_with("/l_getidentity") => Ok(true),
+        text => Err(format!(
+            "{text:?} is neither SYSTEM, the groups of this machine (/etc/group), nor NONE, only those that \
+             clients name, of which a request has at most two"
+        )),
+    }
+}
+
+pub(crate) fn knows_groups_text(knows: bool) -> &'static str {
+    if knows { "SYSTEM" } else { "NONE" }
 }
 
 /// Returns the most bytes of a file that are on the MDT if an administrator wants so many: a multiple of

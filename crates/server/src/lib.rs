@@ -70,6 +70,7 @@ mod administration;
 mod changelogs;
 mod context;
 mod devices;
+mod groups;
 mod join;
 mod live;
 mod locks;

@@ -16,6 +16,7 @@ use fulmar_rpc::service::{KnownClient, TargetConfig};
 use fulmar_store::{Store, StoreError};
 use thiserror::Error;
 
+use crate::groups::SystemGroups;
 use crate::join::Member;
 use crate::mdt::MdtTarget;
 use crate::memory::Memories;
@@ -166,6 +167,7 @@ fn member(label: &TargetLabel, store: &Arc<Store>) -> Result<Member, OpenError> 
         let settings = fulmar_mdt::Settings { index: label.index, random, ..Default::default() };
         let osts = Osts::load(store, seconds())?;
         let mdt = Mdt::start(store.clone(), settings, osts.clone(), seconds())?;
+        mdt.set_groups(Arc::new(SystemGroups::new()));
         return Ok(Member::Mdt(Arc::new(mdt), osts));
     }
     let settings = Settings { index: label.index, ..Settings::default() };

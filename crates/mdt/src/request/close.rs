@@ -45,10 +45,10 @@ impl Mdt {
         let has_lease = self.opens().holds_lease(open.fid, epoch.handle);
         let is_last = self.opens().close(epoch.handle);
         let committed = self.commit(call, |change| {
-            let exchanged = match (swapped, caller) {
+            let exchanged = match (swapped, caller.as_ref().map_err(|errno| *errno)) {
                 (Ok(Some(_)), _) if !has_lease => Err(Errno::ESTALE),
                 (Ok(Some(other)), Ok(caller)) => {
-                    change.swap_for_close([open.fid, other], &caller)?
+                    change.swap_for_close([open.fid, other], caller)?
                 }
                 (Ok(None), _) => Ok(false),
                 (Ok(Some(_)), Err(errno)) | (Err(errno), _) => Err(errno),

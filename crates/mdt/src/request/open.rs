@@ -135,7 +135,8 @@ impl Mdt {
     }
 
     fn create_and_open(&self, opening: &mut Opening<'_, '_>) -> Result<Opened, Failure> {
-        let Opening { call, parent, record, caller, .. } = *opening;
+        let Opening { call, parent, record, .. } = *opening;
+        let caller = opening.caller.clone();
         if opening.export.is_read_only() {
             return Err(Errno::EROFS.into());
         }
@@ -207,7 +208,9 @@ impl Mdt {
         }
         if !overrides && !opening.call.is_replay() {
             let part = |is_wanted, wanted| if is_wanted { wanted } else { Wanted::NOTHING };
-            let wanted = part(flags.has(OpenFlags::READ), Wanted::READ)
+            // A program is read to be run.
+            let reads = flags.has(OpenFlags::READ) && !flags.has(OpenFlags::EXEC);
+            let wanted = part(reads, Wanted::READ)
                 .and(part(changes, Wanted::WRITE))
                 .and(part(flags.has(OpenFlags::EXEC), Wanted::EXECUTE));
             check(inode, &opening.caller, wanted)?;

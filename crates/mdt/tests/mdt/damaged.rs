@@ -37,8 +37,8 @@ const XATTRS: [&str; 6] = [
 /// The place of what follows the body of a message.
 const CONTENT: u64 = 200;
 
-fn one<T: Copy>(rng: &mut Rng, all: &[T]) -> T {
-    all[rng.below(all.len() as u64) as usize]
+fn one<T: Clone>(rng: &mut Rng, all: &[T]) -> T {
+    all[rng.below(all.len() as u64) as usize].clone()
 }
 
 fn any_fid(rng: &mut Rng) -> Fid {

@@ -171,6 +171,13 @@ fn an_open_needs_the_permissions_of_its_flags() {
     assert_eq!(try_open(&mut rig, OpenFlags::WRITE), Err(Errno::EACCES));
     assert_eq!(try_open(&mut rig, OpenFlags::READ | OpenFlags::TRUNC), Err(Errno::EACCES));
     assert_eq!(try_open(&mut rig, OpenFlags::EXEC), Err(Errno::EACCES));
+    rig.must(&chmod(&ROOT, file, 0o601));
+    let run = open(&USER, (TOP, "file"), fid(90), OpenFlags::EXEC | OpenFlags::READ);
+    let running = rig.must(&run).body().open_handle;
+    rig.close(1, file, running);
+    assert_eq!(try_open(&mut rig, OpenFlags::READ), Err(Errno::EACCES));
+    let written = OpenFlags::EXEC | OpenFlags::WRITE;
+    assert_eq!(try_open(&mut rig, written), Err(Errno::EACCES));
     rig.must(&setattr(&ROOT, file, SetAttr { uid: USER.uid, ..valid(AttrValid::UID) }));
     rig.must(&chmod(&ROOT, file, 0o000));
     assert_eq!(try_open(&mut rig, OpenFlags::WRITE), Err(Errno::EACCES));

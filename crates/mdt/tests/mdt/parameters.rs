@@ -1,5 +1,6 @@
 //! What an administrator sets of an MDT: statistics, and who root of a client is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
@@ -7,7 +8,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Status};
-use fulmar_mdt::{Caller, Capabilities, Mdt, mode};
+use fulmar_mdt::{Caller, Capabilities, Groups, Mdt, mode};
 
 use crate::requests::{
     self, ROOT, USER, create, lookup, mkdir, open, rename, setattr, unlink, user,
@@ -145,6 +146,37 @@ fn limits_hold_for_the_enabled_kinds_of_owners() {
     assert_eq!(rig.shown("osd-fulmar.*.quota_slave.enabled"), "g\n");
     rig.tune("quota.mdt", "none").unwrap();
     assert_eq!(rig.shown("osd-fulmar.*.quota_slave.enabled"), "none\n");
-    assert!(rig.tune("mdt.*.identity_upcall", "/usr/sbin/l_getidentity").is_err());
+}
+
+/// Knows one user.
+struct OneUser;
+
+impl Groups for OneUser {
+    fn of(&self, uid: u32) -> Option<Arc<[u32]>> {
+        (uid == USER.uid).then(|| vec![70, 71].into())
+    }
+}
+
+#[test]
+fn users_are_in_the_groups_that_the_machine_knows_unless_that_is_switched_off() {
+    let mut rig = Rig::new();
+    rig.mdt.set_groups(Arc::new(OneUser));
+    let shared = rig.mkdir((TOP, "shared"));
+    let set = SetAttr { valid: AttrValid::MODE, mode: 0o770, ..SetAttr::default() };
+    rig.must(&setattr(&ROOT, shared, set));
+    let set = SetAttr { valid: AttrValid::GID, gid: 71, ..SetAttr::default() };
+    rig.must(&setattr(&ROOT, shared, set));
+    rig.must(&lookup(&USER, (shared, "x")));
+    let other = user(USER.uid + 1);
+    assert_eq!(rig.fails(&lookup(&other, (shared, "x"))), Errno::EACCES);
+    rig.must(&lookup(&Caller { groups: [71, u32::MAX], ..other }, (shared, "x")));
+    assert_eq!(rig.shown("mdt.*.identity_upcall"), "SYSTEM\n");
     rig.tune("mdt.*.identity_upcall", "NONE").unwrap();
+    assert_eq!(rig.shown("mdt.*.identity_upcall"), "NONE\n");
+    assert_eq!(rig.fails(&lookup(&USER, (shared, "x"))), Errno::EACCES);
+    rig.tune("mdt.*.identity_upcall", "/usr/sbin/l_getidentity").unwrap();
+    rig.must(&lookup(&USER, (shared, "x")));
+    assert!(rig.tune("mdt.*.identity_upcall", "/bin/true").is_err());
+    rig.tune("mdt.*.root_squash", "99:98").unwrap();
+    assert_eq!(rig.fails(&lookup(&ROOT, (shared, "x"))), Errno::EACCES);
 }

@@ -26,8 +26,13 @@ use crate::rig::NOW;
 pub(crate) const SEQ: u64 = 0x2_0000_0401;
 const NO_GROUP: u32 = u32::MAX;
 /// A process of root.
-pub(crate) const ROOT: Caller =
-    Caller { uid: 0, gid: 0, groups: [NO_GROUP; 2], capabilities: Capabilities(u32::MAX) };
+pub(crate) const ROOT: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    groups: [NO_GROUP; 2],
+    known_groups: None,
+    capabilities: Capabilities(u32::MAX),
+};
 /// A process of a user.
 pub(crate) const USER: Caller = user(1000);
 /// A process of another user.
@@ -35,7 +40,13 @@ pub(crate) const OTHER: Caller = user(2000);
 
 /// Returns a process of a user with a group of its own.
 pub(crate) const fn user(uid: u32) -> Caller {
-    Caller { uid, gid: uid, groups: [NO_GROUP; 2], capabilities: Capabilities::NONE }
+    Caller {
+        uid,
+        gid: uid,
+        groups: [NO_GROUP; 2],
+        known_groups: None,
+        capabilities: Capabilities::NONE,
+    }
 }
 
 pub(crate) fn fid(oid: u32) -> Fid {
