@@ -57,6 +57,9 @@ impl Change<'_> {
             let objects = objects_of(after.extra(Extra::Layout));
             self.mdt.objects.set_owner(&mut self.transaction, &objects, owner(&after));
         }
+        if drops_capabilities(&before, asked) {
+            self.drop_capabilities(fid)?;
+        }
         self.set(fid, after.clone())?;
         self.note_attributes(fid, &after, changed(&before, &after, asked));
         Ok(after)
@@ -79,6 +82,13 @@ impl Change<'_> {
         let parent = inode.parent().filter(|_| with_parent).unwrap_or_default();
         self.note(Note { parent, ..Note::new(kind, fid).with_flags(bits) });
     }
+}
+
+/// Returns whether a program loses the capabilities that it gives whoever runs it: it is given away, or its data change.
+fn drops_capabilities(before: &Inode, asked: &SetAttr) -> bool {
+    type A = AttrValid;
+    let losing = A::UID | A::GID | A::KILL_SUID | A::KILL_SGID;
+    before.is_regular() && asked.valid.0 & losing.0 != 0
 }
 
 /// Returns which attributes a request changes, as bits of the changelog.
@@ -193,13 +203,15 @@ fn apply(before: &Inode, asked: &SetAttr, caller: &Caller) -> Inode {
         attributes.flags = asked.flags & FLAGS_SET;
     }
     // A new mode of the client says itself what is left, but for a file that is given away.
-    let group_executes = before.attributes.mode & mode::GROUP_EXECUTE != 0;
+    // Without that it does not execute with its group, which members may leave.
+    let drops_sgid = before.attributes.mode & mode::GROUP_EXECUTE != 0
+        || !caller.is_in(before.attributes.gid) && !caller.has(Capabilities::FSETID);
     let is_given = |flag| valid.has(flag) && !before.is_directory();
     if valid.has(A::KILL_SUID) || is_given(A::UID) {
         attributes.mode &= !mode::SUID;
     }
-    let kills_sgid = valid.has(A::KILL_SGID) && (valid.has(A::MODE) || group_executes);
-    if kills_sgid || is_given(A::GID) && group_executes {
+    let kills_sgid = valid.has(A::KILL_SGID) && (valid.has(A::MODE) || drops_sgid);
+    if kills_sgid || is_given(A::GID) && drops_sgid {
         attributes.mode &= !mode::SGID;
     }
     if valid.has(A::SIZE) {

@@ -22,6 +22,8 @@ use crate::{Mdt, acl, mode};
 pub(crate) const NAMES_LEN_MAX: usize = 65_536;
 /// How many names a file may have.
 const COUNT_MAX: usize = 4096;
+/// The capabilities that a program gives whoever runs it.
+const CAPABILITIES: &[u8] = b"security.capability";
 /// Names that the server keeps itself: setting them does nothing.
 const KEPT: [&[u8]; 8] = [
     b"trusted.lov",
@@ -61,6 +63,15 @@ impl Mdt {
         to.push(0xff);
         let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         self.store.scan(XATTRS, from, to, COUNT_MAX)
+    }
+
+    /// Returns whether a file gives whoever runs it capabilities.
+    ///
+    /// # Errors
+    /// EIO if the store does not say.
+    pub fn has_capabilities(&self, fid: Fid) -> Result<bool, Errno> {
+        let found = self.store.get(XATTRS, &xattr_key(fid, CAPABILITIES));
+        Ok(found.map_err(|error| Failure::from(error).errno())?.is_some())
     }
 
     /// Returns an extended attribute.
@@ -126,7 +137,13 @@ impl Change<'_> {
         if value.is_some_and(|value| value.len() > self.mdt.settings.xattr_max as usize) {
             return Err(Errno::E2BIG.into());
         }
-        check_setxattr(&inode, name, caller)?;
+        if name == CAPABILITIES && value.is_none() {
+            // Who writes a program takes them away.
+            check(&inode, caller, Wanted::WRITE)
+                .or_else(|_| check_setxattr(&inode, name, caller))?;
+        } else {
+            check_setxattr(&inode, name, caller)?;
+        }
         if KEPT.contains(&name) {
             return Ok(inode);
         }
@@ -185,6 +202,15 @@ impl Change<'_> {
         self.set(fid, inode.clone())?;
         self.note_layout(fid);
         Ok(inode)
+    }
+
+    /// Removes the capabilities that a program gives.
+    pub(super) fn drop_capabilities(&mut self, fid: Fid) -> Result<(), StoreError> {
+        let key = xattr_key(fid, CAPABILITIES);
+        if self.transaction.get(XATTRS, &key)?.is_some() {
+            self.transaction.delete(XATTRS, &key);
+        }
+        Ok(())
     }
 
     fn set_named(&mut self, fid: Fid, set: &SetXattr<'_>) -> Result<(), Failure> {

@@ -2,11 +2,12 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
-use fulmar_lustre_wire::mdt::{AttrValid, Create, OpenFlags, SetAttr};
+use fulmar_lustre_wire::mdt::{AttrValid, Create, OpenFlags, SetAttr, XattrFlags};
 use fulmar_mdt::{Caller, mode};
 
 use crate::requests::{
-    OTHER, ROOT, USER, chmod, close, create, create_as, link, rename, setattr, unlink,
+    OTHER, ROOT, USER, chmod, close, create, create_as, link, rename, setattr, setxattr, unlink,
+    user,
 };
 use crate::rig::{NOW, Rig};
 
@@ -73,6 +74,13 @@ fn a_file_that_is_given_away_loses_what_it_executes_with() {
         rig.must(&setattr(&ROOT, file, change));
         assert_eq!(rig.mode(file), expected, "{bits:o} after {change:?}");
     }
+    // Without the permission to execute, those of the group may leave it.
+    let file = rig.file("of a group", 0o2646);
+    let kill = with(A::KILL_SGID | A::FORCE);
+    rig.must(&setattr(&Caller { groups: [USER.gid, u32::MAX], ..OTHER }, file, kill));
+    assert_eq!(rig.mode(file), 0o2646);
+    rig.must(&setattr(&OTHER, file, kill));
+    assert_eq!(rig.mode(file), 0o646);
     // Who cuts a file takes that away too, without a right to change the mode: the client says so.
     let file = rig.file("written", 0o6777);
     let cut = SetAttr { mode: 0o777, ..with(A::MODE | A::SIZE) };
@@ -85,6 +93,34 @@ fn a_file_that_is_given_away_loses_what_it_executes_with() {
     assert_eq!(rig.mode(file), 0o755, "the owner is not in its group");
     rig.must(&chmod(&USER, file, 0o2755));
     assert_eq!(rig.mode(file), 0o2755);
+}
+
+#[test]
+fn capabilities_of_a_program_go_with_its_owner_and_its_data() {
+    const NAME: &str = "security.capability";
+    let mut rig = Rig::new();
+    let file = rig.file("program", 0o757);
+    let set = |rig: &mut Rig| {
+        rig.must(&setxattr(&ROOT, file, NAME, Some(b"all"), XattrFlags::NONE));
+        assert_eq!(rig.xattr(file, NAME).unwrap(), b"all");
+    };
+    let written = with(A::KILL_SUID | A::KILL_SGID | A::FORCE);
+    let owner = SetAttr { uid: OTHER.uid, ..with(A::UID) };
+    for (who, change) in [(OTHER, written), (ROOT, owner)] {
+        set(&mut rig);
+        rig.must(&setattr(&who, file, change));
+        assert_eq!(rig.xattr(file, NAME), Err(Errno::ENODATA), "{change:?}");
+    }
+    set(&mut rig);
+    rig.must(&chmod(&ROOT, file, 0o757));
+    assert_eq!(rig.xattr(file, NAME).unwrap(), b"all");
+    // The kernel of who may write it removes them before.
+    let writer = user(USER.uid + 100);
+    rig.must(&setxattr(&writer, file, NAME, None, XattrFlags::NONE));
+    assert_eq!(rig.xattr(file, NAME), Err(Errno::ENODATA));
+    set(&mut rig);
+    rig.must(&chmod(&ROOT, file, 0o755));
+    assert_eq!(rig.fails(&setxattr(&writer, file, NAME, None, XattrFlags::NONE)), Errno::EPERM);
 }
 
 #[test]

@@ -14,7 +14,7 @@ const TOP: Fid = Fid::ROOT;
 const ANY: XattrFlags = XattrFlags::NONE;
 
 impl Rig {
-    fn xattr(&mut self, file: Fid, name: &str) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn xattr(&mut self, file: Fid, name: &str) -> Result<Vec<u8>, Errno> {
         let reply = self.ask(1, &getxattr(file, name, 65_536))?;
         Ok(reply.message.bytes(&EA_DATA).unwrap_or_default().to_vec())
     }

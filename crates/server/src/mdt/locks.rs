@@ -119,15 +119,21 @@ pub(super) fn to_open(fid: Fid, flags: OpenFlags) -> LockWanted {
     bits(fid, mode, InodeBits::OPEN)
 }
 
-/// Returns the lock for a change of attributes.
-pub(super) fn of_setattr(fid: Fid, asked: &SetAttr) -> LockWanted {
+/// Returns whether a change of attributes takes the capabilities of a program away, if it has some.
+pub(super) fn may_drop_capabilities(asked: &SetAttr) -> bool {
+    type A = AttrValid;
+    asked.valid.0 & (A::UID | A::GID | A::KILL_SUID | A::KILL_SGID).0 != 0
+}
+
+/// Returns the lock for a change of attributes. Capabilities are an extended attribute.
+pub(super) fn of_setattr(fid: Fid, asked: &SetAttr, drops_capabilities: bool) -> LockWanted {
     type A = AttrValid;
     let wants = |set: A| asked.valid.0 & set.0 != 0;
     let mut parts = InodeBits::UPDATE;
     if wants(A::MODE | A::UID | A::GID) {
         parts = parts | InodeBits::PERM;
     }
-    if wants(A::PROJID) {
+    if wants(A::PROJID) || drops_capabilities {
         parts = parts | InodeBits::XATTR;
     }
     bits(fid, LockMode::PW, parts)

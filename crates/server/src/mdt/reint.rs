@@ -74,9 +74,12 @@ impl<M: Memory> MdtTarget<M> {
         let fid = record.head.fid;
         match &record.change {
             ReintChange::SetAttr(asked) => {
+                let this = self.clone();
+                let drops_capabilities = locks::may_drop_capabilities(asked)
+                    && self.on_keys(context, move || this.mdt.has_capabilities(fid)).await??;
                 let wanted = match message.bytes(&NEW_LAYOUT) {
                     Some(_) => locks::bits(fid, LockMode::EX, InodeBits::UPDATE | InodeBits::XATTR),
-                    None => locks::of_setattr(fid, asked),
+                    None => locks::of_setattr(fid, asked, drops_capabilities),
                 };
                 let cuts = asked.valid.has(AttrValid::SIZE);
                 let breaks = cuts && !asked.bias.has(Bias::TRUNC_KEEP_LEASE);
