@@ -26,6 +26,9 @@ const NAMES_CAN_BE_DROPPED: Version = Version(7, 44);
 /// `O_APPEND`.
 pub(crate) const APPEND: i32 = 0o2000;
 
+/// What the kernel opens a program with, to run it.
+const EXECUTE: i32 = 0o40;
+
 /// Takes requests from the kernel and hands them over.
 #[derive(Debug)]
 pub(crate) struct Front {
@@ -130,6 +133,7 @@ pub(crate) fn open_options(flags: i32) -> OpenOptions {
     let mode = flags & 0o3;
     OpenOptions {
         read: mode != 1,
+        execute: flags & EXECUTE != 0,
         write: mode != 0,
         append: flags & APPEND != 0,
         exclusive: flags & 0o200 != 0,

@@ -80,7 +80,7 @@ impl Attributes {
     /// told all of them.
     pub(crate) fn new_file(body: &MdtBody) -> Option<Self> {
         let is_whole = body.valid.has(super::setattr::ATTRIBUTES);
-        is_whole.then(|| Self::new(body, Some(FileSize::default())))
+        is_whole.then(|| Self::new(body, Some(FileSize::NONE)))
     }
 
     /// Returns the number of the inode, by which programs know the file. Spec: mdt-ost §2.4.

@@ -1,5 +1,9 @@
 //! On whose behalf an operation is. Spec: mdt-ost §14.1.
 
+use fulmar_lustre_wire::Content;
+use fulmar_lustre_wire::acl::{Acl, AclEntry, AclTag};
+use fulmar_wire::Order;
+
 /// A user, whom operations are on behalf of. The servers decide what it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -46,6 +50,25 @@ impl Caller {
         self.capabilities >> capability & 1 != 0
     }
 
+    /// Returns whether the caller is in a group.
+    pub(crate) fn is_in(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Returns the group of the caller that gives it most with a file of this group and this access control list. Without
+    /// one, it is the group of the file.
+    pub(crate) fn group_in(&self, gid: u32, acl: &[u8]) -> u32 {
+        let Ok(acl) = Acl::decode(acl, Order::Little) else { return gid };
+        let group = |entry: &AclEntry| match entry.tag {
+            AclTag::GROUP_OBJ => Some((entry.permissions.0.count_ones(), gid)),
+            AclTag::GROUP => Some((entry.permissions.0.count_ones(), entry.id)),
+            _ => None,
+        };
+        let own = acl.entries.iter().filter_map(group);
+        let own = own.filter(|(_, gid)| self.is_in(*gid));
+        own.max_by_key(|(granted, _)| *granted).map_or(gid, |(_, gid)| gid)
+    }
+
     /// Returns the group of a file if the caller is in it besides its own one: a request names it, since
     /// servers may not know the groups of a user.
     pub(crate) fn further_group(&self, gid: Option<u32>) -> u32 {
@@ -56,5 +79,33 @@ impl Caller {
 impl Default for Caller {
     fn default() -> Self {
         Self::of_process()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulmar_lustre_wire::acl::AclPermissions;
+
+    use super::*;
+
+    #[test]
+    fn a_request_names_the_group_that_gives_most() {
+        let list = |entries: &[(AclTag, u32, u16)]| {
+            let entry = |&(tag, id, bits)| AclEntry { tag, id, permissions: AclPermissions(bits) };
+            Acl { version: Acl::VERSION, entries: entries.iter().map(entry).collect() }.to_bytes()
+        };
+        let caller = Caller { groups: vec![6, 7, 8], ..Caller::new(5, 5) };
+        assert_eq!(caller.group_in(6, b""), 6);
+        assert_eq!(caller.group_in(9, b""), 9, "the server decides");
+        let all = [
+            (AclTag::GROUP_OBJ, u32::MAX, 4),
+            (AclTag::GROUP, 7, 6),
+            (AclTag::GROUP, 8, 1),
+            (AclTag::GROUP, 9, 7),
+        ];
+        assert_eq!(caller.group_in(6, &list(&all)), 7);
+        assert_eq!(caller.group_in(6, &list(&all[..1])), 6);
+        assert_eq!(caller.group_in(10, &list(&all[2..])), 8);
+        assert_eq!(caller.further_group(Some(caller.group_in(10, &list(&all[3..])))), NO_GROUP);
     }
 }

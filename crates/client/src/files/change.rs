@@ -73,6 +73,8 @@ impl Context {
                 None => place.mdt,
             };
             let conflicts = [(Some(place.fid), InodeBits::UPDATE), (known.or(child), STATE)];
+            // Known as long as the locks are.
+            let group = self.group_for(caller, parent);
             let early = self.give_up(mdt, &conflicts).await;
             let change = ReintChange::Unlink(Unlink {
                 child: child.unwrap_or_default(),
@@ -80,7 +82,6 @@ impl Context {
                 mode: if is_directory { DIRECTORY } else { 0 },
                 ..Unlink::default()
             });
-            let group = self.group_of(parent);
             let record = record(caller, ReintOp::UNLINK, (place.fid, [group, None]), change);
             let message = Message::request(&REINT_UNLINK)
                 .with(&REINT, &record)
@@ -149,10 +150,10 @@ impl Context {
             return Err(Errno::EEXIST);
         }
         let both = [(Some(place.fid), InodeBits::UPDATE), (Some(file), InodeBits::UPDATE)];
+        let groups = [self.group_for(caller, file), self.group_for(caller, parent)];
         let early = self.give_up(place.mdt, &both).await;
         let time = self.core().seconds();
         let change = ReintChange::Link(Link { parent: place.fid, time, ..Link::default() });
-        let groups = [self.group_of(file), self.group_of(parent)];
         let record = record(caller, ReintOp::LINK, (file, groups), change);
         let message = Message::request(&REINT_LINK)
             .with(&REINT, &record)
@@ -208,10 +209,10 @@ impl Context {
                 (source, InodeBits::LOOKUP),
                 (replaced, STATE),
             ];
+            let groups = [self.group_for(caller, from), self.group_for(caller, to)];
             let early = self.give_up(mdt, &conflicts).await;
             let (time, target) = (self.core().seconds(), target_place.fid);
             let change = ReintChange::Rename(Rename { target, time, mode, ..Rename::default() });
-            let groups = [self.group_of(from), self.group_of(to)];
             let of = (source_place.fid, groups);
             let record: Reint = record(caller, ReintOp::RENAME, of, change);
             let message = Message::request(&REINT_RENAME)

@@ -66,9 +66,9 @@ impl Context {
         };
         let child = self.new_fid(mdt).await?;
         let above = self.watched_name(parent);
+        let group = self.group_for(caller, parent);
         let early = self.early(mdt, &[excludes(place.fid, InodeBits::UPDATE)]).await;
         let change = self.new_record(caller, child, new);
-        let group = self.group_of(parent);
         let mut record = record(caller, ReintOp::CREATE, (place.fid, [group, None]), change);
         record.head.layout_version = place.version;
         let message = match new {

@@ -143,10 +143,9 @@ impl KeptOpens {
 /// the server's.
 fn may_read(body: &MdtBody, caller: &Caller) -> bool {
     const READ: u32 = 0o4;
-    let is_in = |gid| caller.gid == gid || caller.groups.contains(&gid);
     let shift = match () {
         () if caller.uid == body.uid => 6,
-        () if is_in(body.gid) => 3,
+        () if caller.is_in(body.gid) => 3,
         () => 0,
     };
     body.mode >> shift & READ != 0

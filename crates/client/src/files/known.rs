@@ -131,7 +131,7 @@ pub(super) fn size(
     layout: &FileLayout,
 ) -> Option<FileSize> {
     let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
-    let mut sum = FileSize::default();
+    let mut sum = FileSize::NONE;
     for (component, stripe, object) in layout.objects() {
         let (ost, id) = (mount.ost(object.ost).ok()?, object.id.resource());
         core.peer(ost)?.locks.find(&extent_resource(id), LockMode::PR, whole)?;

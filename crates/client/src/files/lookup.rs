@@ -131,7 +131,7 @@ impl Context {
                 return Ok(inode.body);
             }
         }
-        let (mdt, group) = (self.mdt(fid).await?, self.group_of(fid));
+        let (mdt, group) = (self.mdt(fid).await?, self.group_for(caller, fid));
         let nothing = Name::default();
         let found = self.getattr_intent(caller, mdt, (fid, fid), &nothing, group).await?;
         if found.body.fid == fid && found.body.valid.has(Valid::FLMODE) {
@@ -242,11 +242,13 @@ impl Context {
         Ok(())
     }
 
-    /// Returns the group of a file, if that is cached.
-    pub(crate) fn group_of(&self, fid: Fid) -> Option<u32> {
+    /// Returns the group to which a caller owes most of what it may do with a file, as far as that is cached: that of
+    /// the file, or one that its access control list names.
+    pub(crate) fn group_for(&self, caller: &Caller, fid: Fid) -> Option<u32> {
         let core = self.core();
         let inode = core.mounts.get(&self.mount)?.inodes.get(&fid)?;
-        inode.has_attributes().then_some(inode.body.gid)
+        // It may be an old one: the server decides.
+        inode.body.valid.has(Valid::FLGID).then(|| caller.group_in(inode.body.gid, &inode.acl))
     }
 }
 

@@ -35,6 +35,8 @@ use crate::machine::replay::set_old_handle;
 pub struct OpenOptions {
     /// To read it.
     pub read: bool,
+    /// To read it as a program that is run, for which the permission to do so is enough.
+    pub execute: bool,
     /// To write it.
     pub write: bool,
     /// Each write is at the end of the file.
@@ -63,6 +65,7 @@ impl OpenOptions {
     fn flags(&self) -> OpenFlags {
         let all = [
             (self.read, OpenFlags::READ),
+            (self.execute, OpenFlags::EXEC),
             (self.write, OpenFlags::WRITE),
             (self.append, OpenFlags::APPEND),
             (self.truncate, OpenFlags::TRUNC),
@@ -118,6 +121,9 @@ enum Which {
 
 /// How often an open that the server has not finished is tried again.
 const TRIES: u64 = 60;
+/// How often, and after which time each, a program is opened again that somebody writes.
+const BUSY_TRIES: u32 = 10;
+const BUSY_WAIT: Duration = Duration::from_millis(100);
 const REGULAR: u32 = 0o100_000;
 
 impl Context {
@@ -152,12 +158,29 @@ impl Context {
         fid: Fid,
         options: &OpenOptions,
     ) -> Result<Opened, Errno> {
-        let options = OpenOptions { create: None, ..options.clone() };
+        let executes = options.execute;
+        let options = OpenOptions { create: None, execute: false, ..options.clone() };
         if let Some(opened) = self.reopen(caller, fid, &options) {
             return Ok(opened);
         }
         let keeps = self.is_reopened(fid, &options);
-        self.open_at_mdt(caller, fid, (&options, keeps)).await
+        match self.open_at_mdt(caller, fid, (&options, keeps)).await {
+            Err(Errno::EACCES) if executes => self.open_program(caller, fid).await,
+            opened => opened,
+        }
+    }
+
+    /// Opens a program that the caller may run, but not read. One round trip.
+    async fn open_program(&self, caller: &Caller, fid: Fid) -> Result<Opened, Errno> {
+        let options = OpenOptions { execute: true, ..OpenOptions::default() };
+        for _ in 0..BUSY_TRIES {
+            match self.open_at_mdt(caller, fid, (&options, false)).await {
+                // Who has written it may have closed it, and the server does not know yet.
+                Err(Errno::ETXTBSY) => self.sleep(BUSY_WAIT).await,
+                opened => return opened,
+            }
+        }
+        Err(Errno::ETXTBSY)
     }
 
     /// Opens a directory. One round trip.
@@ -235,7 +258,7 @@ impl Context {
         };
         let creates = flags.has(OpenFlags::CREAT);
         let child = if creates { self.new_fid(place.mdt).await? } else { known };
-        let group = self.group_of(parent);
+        let group = self.group_for(caller, parent);
         for attempt in 1..=TRIES {
             let of = (place, child, &name);
             let result = self.open_once(caller, of, group, (flags, options)).await;

@@ -103,7 +103,8 @@ impl Context {
             return Ok(Attributes::new(&body, Some(size)));
         }
         let layout = self.layout(caller, fid).await?;
-        Ok(Attributes::new(&body, Some(self.size(fid, &layout).await?)))
+        let size = self.size(fid, &layout).await?;
+        Ok(Attributes::new(&body, Some(size)))
     }
 
     /// Returns whether a file was a regular one when its attributes were read last.
@@ -143,13 +144,31 @@ impl Context {
         Ok(())
     }
 
-    /// Returns whether a file gives whoever runs it the rights of its owner or its group.
+    /// Returns whether a file gives whoever runs it the rights of its owner or its group, or capabilities.
     async fn has_privileges(&self, caller: &Caller, fid: Fid) -> Result<bool, Errno> {
         const SUID: u32 = 0o4000;
-        /// Without the second bit the first one does not give a group.
-        const SGID: u32 = 0o2010;
-        let mode = self.attributes(caller, fid).await?.mode;
-        Ok(is_regular(mode) && (mode & SUID != 0 || mode & SGID == SGID))
+        const SGID: u32 = 0o2000;
+        /// Without this it does not execute with its group: members of that may leave it.
+        const GROUP_EXECUTE: u32 = 0o010;
+        /// What it may do more than others.
+        const CAPABILITIES: &[u8] = b"security.capability";
+        let MdtBody { mode, gid, .. } = self.attributes(caller, fid).await?;
+        if !is_regular(mode) {
+            return Ok(false);
+        }
+        if mode & SUID != 0 || mode & SGID != 0 && (mode & GROUP_EXECUTE != 0 || !caller.is_in(gid))
+        {
+            return Ok(true);
+        }
+        // Who has made the file knows that it has none.
+        if self.is_own(fid) {
+            return Ok(false);
+        }
+        match self.get_xattr(caller, fid, CAPABILITIES).await {
+            Ok(_) => Ok(true),
+            Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Changes attributes at the MDT. Returns those after the change, if the reply has all of them; else what is
@@ -164,18 +183,20 @@ impl Context {
         let mdt = self.mdt(fid).await?;
         let known = self.before(caller, fid, change).await?;
         check_times(caller, &known, change)?;
-        let rights = change.mode.is_some()
-            || change.uid.is_some()
-            || change.gid.is_some()
-            || change.drops_privileges;
+        let drops = change.uid.is_some() || change.gid.is_some() || change.drops_privileges;
         let mut lost = InodeBits::UPDATE;
-        if rights {
+        if drops || change.mode.is_some() {
             lost = lost | InodeBits::LOOKUP | InodeBits::PERM;
         }
+        if drops {
+            lost = lost | InodeBits::XATTR;
+        }
+        // Who gives a file another group has to be in that one.
+        let group = change.gid.or_else(|| self.group_for(caller, fid)).unwrap_or(known.gid);
         let early = self.give_up(mdt, &[(Some(fid), lost)]).await;
         let set = set_attributes(change, known.mode, now);
         let change = ReintChange::SetAttr(set);
-        let record = record(caller, ReintOp::SETATTR, (fid, [Some(known.gid), None]), change);
+        let record = record(caller, ReintOp::SETATTR, (fid, [Some(group), None]), change);
         let message = Message::request(&REINT_SETATTR)
             .with(&REINT, &record)
             .with_bytes(&NEW_LAYOUT, vec![])

@@ -20,7 +20,7 @@ use crate::machine::peer::Build;
 use crate::{follow, mounting};
 
 /// The size of a file, and the times of its objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileSize {
     pub(crate) size: u64,
     pub(crate) blocks: u64,
@@ -30,6 +30,10 @@ pub(crate) struct FileSize {
 }
 
 impl FileSize {
+    /// That of a file without objects. Its times are older than any other.
+    pub(crate) const NONE: Self =
+        Self { size: 0, blocks: 0, mtime: i64::MIN, atime: i64::MIN, ctime: i64::MIN };
+
     /// Returns this with the newest times of both.
     pub(crate) fn newest(&self, other: &Self) -> Self {
         Self {
@@ -44,8 +48,7 @@ impl FileSize {
 impl FileSize {
     /// Returns this with an object by which the file has at least this size.
     pub(super) fn with(&self, size: u64, lvb: &OstLvb) -> Self {
-        let times =
-            Self { mtime: lvb.mtime, atime: lvb.atime, ctime: lvb.ctime, ..Self::default() };
+        let times = Self { mtime: lvb.mtime, atime: lvb.atime, ctime: lvb.ctime, ..Self::NONE };
         Self {
             size: self.size.max(size),
             blocks: self.blocks.saturating_add(lvb.blocks),
@@ -89,7 +92,7 @@ impl Context {
         });
         let (of_objects, on_mdt) =
             futures_util::future::join(join_all(of_objects), join_all(on_mdt)).await;
-        let mut sum = FileSize::default();
+        let mut sum = FileSize::NONE;
         for found in of_objects.into_iter().chain(on_mdt) {
             let (size, lvb) = found?;
             sum = sum.with(size, &lvb);

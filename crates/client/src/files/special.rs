@@ -262,9 +262,9 @@ impl Context {
         layout: Vec<u8>,
     ) -> Result<(), Errno> {
         let mdt = self.mdt(fid).await?;
+        let groups = [self.group_for(caller, fid), None];
         let early = self.give_up(mdt, &[(Some(fid), InodeBits::UPDATE | InodeBits::XATTR)]).await;
         let change = ReintChange::SetAttr(SetAttr::default());
-        let groups = [self.group_of(fid), None];
         let record = record(caller, ReintOp::SETATTR, (fid, groups), change);
         let message = Message::request(&REINT_SETATTR)
             .with(&REINT, &record)

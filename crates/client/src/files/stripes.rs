@@ -58,7 +58,7 @@ impl Context {
     /// Asks for the shape of a directory. One round trip.
     pub(super) async fn ask_shape(&self, caller: &Caller, directory: Fid) -> Result<Shape, Errno> {
         let mdt = self.mdt(directory).await?;
-        let group = self.group_of(directory);
+        let group = self.group_for(caller, directory);
         let (of, nothing) = ((directory, directory), Name::default());
         self.getattr_intent(caller, mdt, of, &nothing, group).await?;
         let core = self.core();
@@ -234,7 +234,7 @@ impl Context {
             inode.filter(|one| one.bits.has(InodeBits::UPDATE)).map(|one| one.updates)
         };
         let mdt = self.mdt(place).await?;
-        let (of, group) = ((place, Fid::default()), self.group_of(parent));
+        let (of, group) = ((place, Fid::default()), self.group_for(caller, parent));
         let found = self.getattr_intent(caller, mdt, of, name, group).await?;
         if !found.done.has(Disposition::LOOKUP_POS) || found.body.fid == Fid::default() {
             self.note_absent(place, name.clone(), updates);

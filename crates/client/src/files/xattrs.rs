@@ -114,6 +114,7 @@ impl Context {
             ACL_ACCESS => InodeBits::PERM | InodeBits::UPDATE,
             _ => InodeBits::XATTR | InodeBits::UPDATE,
         };
+        let group = self.group_for(caller, fid);
         let early = self.give_up(mdt, &[(Some(fid), lost)]).await;
         let what = if value.is_some() { Valid::FLXATTR } else { Valid::FLXATTRRM };
         let (bytes, flags) = value.unwrap_or_default();
@@ -126,7 +127,7 @@ impl Context {
             flags,
             ..SetXattr::default()
         });
-        let record = record(caller, ReintOp::SETXATTR, (fid, [self.group_of(fid), None]), change);
+        let record = record(caller, ReintOp::SETXATTR, (fid, [group, None]), change);
         let message = Message::request(&REINT_SETXATTR)
             .with(&REINT, &record)
             .with(&NAME, &name)

@@ -7,5 +7,6 @@ mod kept;
 mod listing;
 mod posix;
 mod rig;
+mod rights;
 mod suites;
 mod two;

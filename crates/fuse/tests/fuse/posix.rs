@@ -105,6 +105,11 @@ fn modes_owners_and_times() {
     File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
     let found = fs::metadata(&path).unwrap();
     assert_eq!((found.mtime(), found.atime()), (1_000_000, 1_000_000));
+    let before = UNIX_EPOCH - Duration::from_secs(315_619_200);
+    let before = fs::FileTimes::new().set_accessed(before).set_modified(before);
+    File::options().write(true).open(&path).unwrap().set_times(before).unwrap();
+    let found = fs::metadata(&path).unwrap();
+    assert_eq!((found.mtime(), found.atime()), (-315_619_200, -315_619_200), "1960");
 
     // A second user.
     fs::create_dir(lv.join("private")).unwrap();
