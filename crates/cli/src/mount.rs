@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Where to mount it
     #[arg(value_name = "DIR")]
     mountpoint: PathBuf,
-    /// Options: ro, noatime, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr, nouser_xattr,
+    /// Options: ro, relatime, strictatime, noatime, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr, nouser_xattr,
     /// lookupcache=all, lookupcache=none, datacache=none, datacache=locks (the kernel keeps the data of files that
     /// are open to be read only), allow_other, subdir=DIR, and config=FILE, a configuration of LNet as
     /// "fulmar node" takes it: networks of this client, and routes to servers behind routers

@@ -126,6 +126,7 @@ pub use api::{ClientNode, File, FileSystem, MountOptions, Process, blocking};
 pub use config::{Configuration, FsTarget};
 pub use data::{Allocate, Seek};
 pub use error::Error;
+pub use files::accesses::AccessTimes;
 pub use files::attributes::{Attributes, Change, Entry, SetTime, inode};
 pub use files::caller::Caller;
 pub use files::directory::DirectoryItem;

@@ -152,6 +152,7 @@ impl Front {
         let (caller, state) = (caller(request, 0), self.state.clone());
         let Some(handle) = state.handles.get(number.0) else { return reply.fail(Errno::EBADF) };
         state.notices.has_read(number.0);
+        handle.file.note_access();
         self.tasks.begin(async move {
             let filled = fill((&state.file_system, &caller), &handle, offset, &mut reply).await;
             // The kernel may have it closed as soon as it has the reply.
@@ -175,6 +176,7 @@ impl Front {
         let reader = request.pid();
         let Some(handle) = state.handles.get(number.0) else { return reply.fail(Errno::EBADF) };
         state.notices.has_read(number.0);
+        handle.file.note_access();
         self.tasks.begin(async move {
             let (who, which) = ((&*state, &caller, reader), (number.0, &*handle));
             let filled = fill_with_attributes(who, which, offset, &mut reply).await;

@@ -93,7 +93,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fulmar_client::{Address, Caller, FileSystem, blocking};
+use fulmar_client::{AccessTimes, Address, Caller, FileSystem, blocking};
 use futures_channel::oneshot;
 
 pub use asked::Asked;
@@ -120,6 +120,8 @@ impl Mounted {
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         // Whoever enters the mount asks for that first. What is wrong is told to who asks.
         let _ = blocking::wait(file_system.getattr(&Caller::ROOT, file_system.root()));
+        let noted = if options.read_only { AccessTimes::Never } else { options.access_times };
+        file_system.set_access_times(noted);
         let (ended, end) = oneshot::channel();
         let front = front::Front::new(file_system, options.clone(), ended)?;
         let (source, state) = (address.to_string(), front.state.clone());

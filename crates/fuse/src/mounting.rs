@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fulmar_base::Errno;
+use fulmar_client::AccessTimes;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -102,7 +103,8 @@ fn mount(device: &File, source: &str, mountpoint: &Path, options: &Options) -> i
         format!("fd={fd},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other");
     let all = [
         (options.read_only, MountFlags::RDONLY),
-        (options.no_atime, MountFlags::NOATIME),
+        (options.access_times == AccessTimes::Never, MountFlags::NOATIME),
+        (options.access_times == AccessTimes::Always, MountFlags::STRICTATIME),
         (options.no_dev, MountFlags::NODEV),
         (options.no_suid, MountFlags::NOSUID),
         (options.no_exec, MountFlags::NOEXEC),
@@ -136,7 +138,8 @@ fn config(source: &str, options: &Options) -> Config {
         MountOption::DefaultPermissions,
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
-    config.mount_options.extend(options.no_atime.then_some(MountOption::NoAtime));
+    let keeps_atime = options.access_times == AccessTimes::Never;
+    config.mount_options.extend(keeps_atime.then_some(MountOption::NoAtime));
     config.mount_options.extend(options.no_exec.then_some(MountOption::NoExec));
     config.acl = if is_root() || options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(threads);

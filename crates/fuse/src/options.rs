@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use fulmar_client::AccessTimes;
+
 /// How a file system is mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Nothing can be changed.
     pub read_only: bool,
-    /// Reading does not change the time of the last access.
-    pub no_atime: bool,
+    /// Which reads change the time of the last access.
+    pub access_times: AccessTimes,
     /// Whom locks of files are for.
     pub locks: FileLocks,
     /// Device files are not opened.
@@ -49,7 +51,7 @@ pub enum FileLocks {
 pub struct OptionError(String);
 
 /// What `mount` passes to a helper, or a kernel's client knows, and means nothing here.
-const IGNORED: [&str; 31] = [
+const IGNORED: [&str; 29] = [
     "rw",
     "defaults",
     "_netdev",
@@ -62,8 +64,6 @@ const IGNORED: [&str; 31] = [
     "owner",
     "group",
     "async",
-    "relatime",
-    "strictatime",
     "diratime",
     "nodiratime",
     // Targets that do not answer are left out of the sums, as with this option.
@@ -95,8 +95,9 @@ impl Options {
         for word in list.split(',').filter(|word| !word.is_empty()) {
             match word {
                 "ro" => self.read_only = true,
-                "atime" => self.no_atime = false,
-                "noatime" => self.no_atime = true,
+                "atime" | "relatime" => self.access_times = AccessTimes::Relative,
+                "strictatime" => self.access_times = AccessTimes::Always,
+                "noatime" => self.access_times = AccessTimes::Never,
                 "flock" => self.locks = FileLocks::All,
                 "localflock" => self.locks = FileLocks::Local,
                 "noflock" => self.locks = FileLocks::Refused,
@@ -132,7 +133,7 @@ impl std::fmt::Display for OptionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "there is no mount option {:?}: those that there are are ro, rw, atime, noatime, dev, nodev, suid, \
+            "there is no mount option {:?}: those that there are are ro, rw, relatime, strictatime, noatime, dev, nodev, suid, \
              nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, \
              lookupcache=all, lookupcache=none, datacache=locks, datacache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
             self.0
@@ -151,7 +152,7 @@ mod tests {
         let mut options = Options::default();
         options.add("rw,_netdev,noatime,localflock,subdir=/a/b/,x-systemd.automount").unwrap();
         let expected = Options {
-            no_atime: true,
+            access_times: AccessTimes::Never,
             locks: FileLocks::Local,
             subdirectory: Some("a/b".to_owned()),
             ..Options::default()

@@ -37,6 +37,7 @@ pub struct File {
     /// The attributes of a new file.
     new: Option<Attributes>,
     is_new: bool,
+    is_read: AtomicBool,
     is_modified: AtomicBool,
     is_closed: bool,
 }
@@ -50,7 +51,7 @@ impl File {
     ) -> Self {
         let Opened { open, key, number, is_new, body } = opened;
         let new = is_new.then(|| Attributes::new_file(&body)).flatten();
-        let (is_modified, is_closed) = (AtomicBool::new(false), false);
+        let [is_read, is_modified] = [false; 2].map(AtomicBool::new);
         Self {
             file_system,
             caller,
@@ -60,8 +61,9 @@ impl File {
             options,
             new,
             is_new,
+            is_read,
             is_modified,
-            is_closed,
+            is_closed: false,
         }
     }
 
@@ -105,6 +107,12 @@ impl File {
         self.read_parts(offset, len, Some(told)).await
     }
 
+    /// Notes that the file is read now, as [`File::read`] does. No round trip: the MDT learns it from [`File::close`].
+    pub fn note_access(&self) {
+        let is_first = !self.is_read.swap(true, Ordering::Relaxed);
+        self.file_system.context().note_access(self.fid(), is_first);
+    }
+
     async fn read_parts(
         &self,
         offset: u64,
@@ -114,6 +122,7 @@ impl File {
         if !self.options.read {
             return Err(Errno::EBADF);
         }
+        self.note_access();
         let mut whole = Vec::new();
         loop {
             let left = len - whole.len() as u64;
@@ -340,6 +349,6 @@ impl Context {
         let now = core.seconds();
         let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
         let mode = inode.map_or(0, |inode| inode.body.mode);
-        Closed { is_modified, mode, mtime: now, ctime: now, atime: 0, size }
+        Closed { is_modified, mode, mtime: now, ctime: now, size, ..Closed::default() }
     }
 }

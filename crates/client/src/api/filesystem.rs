@@ -14,6 +14,7 @@ use futures_channel::oneshot;
 
 use super::file::File;
 use super::node::ClientNode;
+use crate::files::accesses::AccessTimes;
 use crate::files::attributes::{Attributes, Change, Entry};
 use crate::files::caller::Caller;
 use crate::files::close::Closed;
@@ -64,6 +65,14 @@ impl FileSystem {
     /// Returns the UUID of this client at its servers.
     pub fn uuid(&self) -> Uuid {
         self.0.uuid
+    }
+
+    /// Sets which reads change the time of the last access: by default as the option `relatime` of a mount.
+    pub fn set_access_times(&self, noted: AccessTimes) {
+        let shared = self.0.node.shared();
+        if let Some(mount) = shared.core().mounts.get_mut(&self.0.mount) {
+            mount.access_times = noted;
+        }
     }
 
     /// Returns how many requests of each kind this mount has sent to the MDTs and OSTs, and got the replies

@@ -80,6 +80,7 @@ impl Context {
         closed: Closed,
         open_request: RequestId,
     ) -> Result<(), Errno> {
+        let closed = Closed { atime: self.tell_access(open.fid), ..closed };
         let change = ReintChange::SetAttr(closed.record());
         let record = record(caller, ReintOp::SETATTR, (open.fid, [None, None]), change);
         let message = Message::request(&CLOSE)

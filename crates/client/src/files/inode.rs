@@ -8,6 +8,8 @@ use fulmar_lustre_wire::ldlm::InodeBits;
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_lustre_wire::{Fid, Name};
 
+use super::accesses::Access;
+use super::attributes::Attributes;
 use super::kept::Reopened;
 use super::layout::FileLayout;
 
@@ -38,6 +40,8 @@ pub(crate) struct Inode {
     pub(crate) is_own: bool,
     /// Whether this client has changed something on the MDT since it last made it durable.
     pub(crate) is_changed: bool,
+    /// When it was read here.
+    pub(crate) access: Option<Access>,
     /// When it was opened and closed.
     pub(crate) reopened: Reopened,
     /// Whether what is known of the stripes of this directory is protected by `UPDATE`.
@@ -85,7 +89,14 @@ impl Inode {
         if lost.has(InodeBits::UPDATE) {
             self.updates = UpdateNumber::next();
             (self.has_shape, self.is_own) = (false, false);
+            // Somebody else may have set it.
+            self.access = self.access.filter(|access| !access.is_told());
         }
+    }
+
+    /// Returns its attributes with the time at which it was read here.
+    pub(super) fn shown(&self, found: Attributes) -> Attributes {
+        self.access.map_or(found, |access| access.shown(found))
     }
 
     pub(crate) fn is_unused(&self) -> bool {

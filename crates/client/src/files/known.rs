@@ -99,14 +99,15 @@ impl Context {
 pub(super) fn attributes(core: &Core, mount: &MountState, fid: Fid) -> Option<Attributes> {
     let inode = mount.inodes.get(&fid).filter(|one| one.has_attributes())?;
     let body = &inode.body;
-    if is_directory(body.mode) {
-        return directory_attributes(mount, inode);
-    }
-    if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {
-        return Some(Attributes::new(body, None));
-    }
-    let size = size(core, mount, fid, inode.layout.as_deref()?)?;
-    Some(Attributes::new(body, Some(size)))
+    let found = if is_directory(body.mode) {
+        directory_attributes(mount, inode)?
+    } else if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {
+        Attributes::new(body, None)
+    } else {
+        let size = size(core, mount, fid, inode.layout.as_deref()?)?;
+        Attributes::new(body, Some(size))
+    };
+    Some(inode.shown(found))
 }
 
 fn directory_attributes(mount: &MountState, inode: &Inode) -> Option<Attributes> {

@@ -111,11 +111,12 @@ impl Context {
     ) -> Result<Attributes, Errno> {
         let body = self.attributes(caller, fid).await?;
         if !is_regular(body.mode) || !with_size || body.valid.has(Valid::FLSIZE) {
-            return Ok(Attributes::new(&self.with_stripes(caller, body).await?, None));
+            let found = Attributes::new(&self.with_stripes(caller, body).await?, None);
+            return Ok(self.with_access(found));
         }
         let layout = self.layout(caller, fid).await?;
         let size = self.first_size(fid, &layout).await?;
-        Ok(Attributes::new(&body, Some(size)))
+        Ok(self.with_access(Attributes::new(&body, Some(size))))
     }
 
     /// Returns what the MDT says of a file, from the cache if it is valid.

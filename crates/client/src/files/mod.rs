@@ -1,5 +1,6 @@
 //! The operations on files, and what is cached of them.
 
+pub(crate) mod accesses;
 pub(crate) mod ahead;
 pub(crate) mod attributes;
 pub(crate) mod caller;

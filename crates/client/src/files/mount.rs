@@ -13,6 +13,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::RequestId;
 use futures_channel::oneshot;
 
+use super::accesses::AccessTimes;
 use super::ahead::Ahead;
 use super::inode::{ATTRIBUTES, Inode};
 use super::kept::KeptOpens;
@@ -67,6 +68,8 @@ pub(crate) struct MountState {
     pub(crate) data: MountData,
     pub(crate) operations: Operations,
     pub(crate) process: Option<Arc<dyn Process>>,
+    /// Which reads are noted.
+    pub(crate) access_times: AccessTimes,
     /// The RPCs, if somebody looks at them.
     pub(crate) tracer: Option<Box<Tracer>>,
 }
@@ -214,6 +217,7 @@ impl MountState {
             data: MountData::new(options.data),
             process: options.process,
             operations: Operations::default(),
+            access_times: AccessTimes::default(),
             tracer: None,
         }
     }

@@ -79,6 +79,9 @@ impl Context {
         };
         let (set, ()) = join(set, ask).await;
         let (body, is_whole) = set?;
+        if change.atime.is_some() {
+            self.forget_access(fid);
+        }
         let mut layout = known.filter(|_| change.size.is_none());
         if is_regular(body.mode) {
             if let Some(size) = change.size {
@@ -95,16 +98,16 @@ impl Context {
             return self.getattr(caller, fid, true).await;
         }
         if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {
-            return Ok(Attributes::new(&body, None));
+            return Ok(self.with_access(Attributes::new(&body, None)));
         }
         if let Some(layout) = &layout
             && let Ok(size) = self.size(fid, layout).await
         {
-            return Ok(Attributes::new(&body, Some(size)));
+            return Ok(self.with_access(Attributes::new(&body, Some(size))));
         }
         let layout = self.layout(caller, fid).await?;
         let size = self.size(fid, &layout).await?;
-        Ok(Attributes::new(&body, Some(size)))
+        Ok(self.with_access(Attributes::new(&body, Some(size))))
     }
 
     /// Returns whether a file was a regular one when its attributes were read last.

@@ -6,11 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, sy
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{OFlags, RenameFlags, XattrFlags};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, TIMEOUT};
 
 /// A user without any rights of its own.
 const USER: u32 = 4711;
@@ -260,5 +260,52 @@ fn trees_are_deep_and_directories_large() {
     fs::remove_dir_all(&large).unwrap();
     fs::remove_dir_all(lv.join("level0")).unwrap();
     assert_eq!(fs::read_dir(&lv).unwrap().count(), 0);
+    rig.stop();
+}
+
+#[test]
+fn reads_change_the_time_of_access_as_the_mount_says() {
+    let Some(mut rig) = Rig::start("access") else { return };
+    let [lv, other, keeping, all] =
+        ["", "", "noatime", "strictatime"].map(|options| rig.mount(options));
+    fs::write(lv.join("file"), "file").unwrap();
+    fs::create_dir(lv.join("d")).unwrap();
+    let past = UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let age = |time| {
+        for name in ["file", "d"] {
+            let times = fs::FileTimes::new().set_accessed(time).set_modified(past);
+            File::open(lv.join(name)).unwrap().set_times(times).unwrap();
+        }
+    };
+    let read = |top: &Path| {
+        fs::read(top.join("file")).unwrap();
+        fs::read_dir(top.join("d")).unwrap().for_each(drop);
+    };
+    let seen = |top: &Path| ["file", "d"].map(|name| fs::metadata(top.join(name)).unwrap().atime());
+    let is_new = |[file, directory]: [i64; 2]| file > 1_000_000_000 && directory > 1_000_000_000;
+    age(past);
+    read(&keeping);
+    assert_eq!(seen(&keeping), [1_000_000; 2]);
+    read(&lv);
+    assert!(is_new(seen(&lv)), "at once: {:?}", seen(&lv));
+    // The others see it when it was closed, which is not waited for, and their locks are lost.
+    let begun = Instant::now();
+    while !is_new(seen(&other)) {
+        assert!(begun.elapsed() < TIMEOUT, "{:?}", seen(&other));
+        fs::set_permissions(lv.join("file"), fs::Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(lv.join("d"), fs::Permissions::from_mode(0o755)).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Newer than the change, and less than a day old.
+    let hour = SystemTime::now() - Duration::from_secs(3600);
+    let before = SystemTime::now() + Duration::from_secs(3600);
+    age(before);
+    read(&lv);
+    let expected = before.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    assert_eq!(seen(&lv), [expected; 2]);
+    age(hour);
+    read(&all);
+    let hour = hour.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    assert!(seen(&all).iter().all(|time| *time > hour + 1800));
     rig.stop();
 }
