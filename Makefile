@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
-.PHONY: help demo test install deb rpm image packages lint fmt bench fuzz swarm hostile kill models tsan interop suites
+.PHONY: help demo test steady install deb rpm image packages lint fmt bench fuzz swarm hostile kill models tsan interop suites
 # The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
@@ -10,6 +10,7 @@ HOSTILE_SECONDS ?= 600
 KILL_POINTS ?= 200
 INTEROP_SECONDS ?= 20
 SUITE_SECONDS ?= 300
+RUNS ?= 10
 PREFIX ?= /usr/local
 
 help: ## print this list
@@ -20,6 +21,9 @@ demo: ## demonstrate: two nodes on this machine, two sites with a long link, a f
 
 test: ## all that CI runs: lint, then every test; those with network namespaces need root
 	@scripts/test.sh
+
+steady: ## run all tests RUNS=10 times, half of them beside busy processes; ONLY=fuse picks some
+	@RUNS=$(RUNS) scripts/steady.sh "$(ONLY)"
 
 install: ## install under PREFIX=/usr/local, in DESTDIR= for a package: binary, names, pages, completion, units
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
@@ -49,7 +53,9 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh $(ONLY)
 
 swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
-	@cargo run --locked --release -p fulmar -- sim swarm --seeds 0..$(SEEDS)
+	@for kind in "" --rails --routed --hostile; do \
+		cargo run --locked --release -p fulmar -- sim swarm $$kind --seeds 0..$(SEEDS) || exit 1; \
+	done
 
 hostile: ## attack a node in random ways for HOSTILE_SECONDS=600; SEED=7 repeats a failure
 	@HOSTILE_SECONDS=$(HOSTILE_SECONDS) scripts/hostile.sh $(SEED)

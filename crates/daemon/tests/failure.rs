@@ -42,7 +42,7 @@ fn node() {
     let Ok(control) = std::env::var(CONTROL) else { return };
     let mut config = NodeConfig::default();
     config.set_networks(NETWORKS).unwrap();
-    let port = (20_000 + std::process::id() % 10_000).to_string();
+    let port = fulmar_loopback::ports(1).to_string();
     config.set(Module::Lnet, "accept_port", &port).unwrap();
     config.control = Some(PathBuf::from(control));
     fulmar_daemon::run_observed(&config, Some(Arc::new(Trap)), |_| ()).unwrap();

@@ -9,7 +9,7 @@ use crate::repository::read;
 /// The crates from the bottom up. A crate may depend only on crates of lower rows; crates of one
 /// row are independent of each other.
 pub const LAYERS: &[&[&str]] = &[
-    &["base", "text"],
+    &["base", "text", "loopback"],
     &["wire", "tune", "top"],
     &["lnet-wire", "store", "tasks"],
     &["lustre-wire"],
@@ -29,7 +29,7 @@ pub const LAYERS: &[&[&str]] = &[
 ];
 
 /// Tools for developers; no crate depends on them.
-const TOOLS: &[&str] = &["tidy"];
+const TOOLS: &[&str] = &["tidy", "runner"];
 
 /// A package of the workspace: its directory in `crates`, and those of its dependencies.
 /// Dependencies of tests are not included.

@@ -14,33 +14,19 @@ fn require_none(rules: &[&'static str], found: Vec<Finding>) {
     assert!(left.is_empty(), "\n{}", lines.concat());
 }
 
-fn check_sources(rules: &[&'static str], check: impl Fn(&Source) -> Vec<Finding>) {
-    require_none(rules, repository::sources().iter().flat_map(check).collect());
-}
-
 fn check_texts(rules: &[&'static str], check: impl Fn(&str, &str) -> Vec<Finding>) {
     let texts = repository::texts();
     require_none(rules, texts.iter().flat_map(|(path, text)| check(path, text)).collect());
 }
 
+/// One test, as the sources are parsed for it: pure crates do no I/O, `unsafe` is only in its crates, only wire crates contain
+/// byte offsets, and files and functions are short.
 #[test]
-fn pure_crates_do_no_io() {
-    check_sources(&["purity"], purity::check);
-}
-
-#[test]
-fn unsafe_is_only_in_its_crates() {
-    check_sources(&["unsafe"], purity::check_unsafe);
-}
-
-#[test]
-fn only_wire_crates_contain_byte_offsets() {
-    check_sources(&["offsets"], offsets::check);
-}
-
-#[test]
-fn files_and_functions_are_short() {
-    check_sources(&["file-size", "function-size"], sizes::check);
+fn every_source_keeps_the_rules() {
+    let rules = ["purity", "unsafe", "offsets", "file-size", "function-size"];
+    let checks = [purity::check, purity::check_unsafe, offsets::check, sizes::check];
+    let check = |source: &Source| checks.iter().flat_map(|check| check(source)).collect::<Vec<_>>();
+    require_none(&rules, repository::sources().iter().flat_map(check).collect());
 }
 
 #[test]

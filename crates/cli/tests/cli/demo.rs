@@ -10,7 +10,8 @@ use fulmar::demo::{files, nodes};
 #[test]
 fn demo_succeeds_and_shows_its_tables() {
     let short = Duration::from_millis(150);
-    let options = nodes::Options { port: 18988, bulk: short, small: short, live: false };
+    let options =
+        nodes::Options { port: fulmar_loopback::ports(2), bulk: short, small: short, live: false };
     let mut out = Vec::new();
     nodes::run(&options, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();

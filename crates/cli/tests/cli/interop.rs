@@ -1,6 +1,6 @@
 //! The checks for real Lustre nodes and their file systems, run against Fulmar's.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::nodes::lab::{Lab, fulmar, ran};
 const PORT: u16 = 19888;
 
 /// Returns an address that no other test uses.
-fn address(test: u8, host: u8) -> IpAddr {
-    Ipv4Addr::new(127, 20 + (std::process::id() % 200) as u8, test, host).into()
+fn address() -> IpAddr {
+    fulmar_loopback::address().into()
 }
 
 fn start(address: IpAddr, discovery: bool) -> (Runtime, Node) {
@@ -51,7 +51,7 @@ fn run(options: &interop::Options) -> (bool, String) {
 
 #[test]
 fn a_fulmar_node_passes_every_check_repeatedly() {
-    let (own, peer) = (address(1, 1), address(1, 2));
+    let (own, peer) = (address(), address());
     let (_runtime, node) = start(peer, true);
     for _run in 0..2 {
         let (passed, text) = run(&options(own, peer));
@@ -62,7 +62,7 @@ fn a_fulmar_node_passes_every_check_repeatedly() {
 
 #[test]
 fn a_node_without_discovery_fails_the_checks_of_discovery() {
-    let (own, peer) = (address(2, 1), address(2, 2));
+    let (own, peer) = (address(), address());
     let (_runtime, node) = start(peer, false);
     let options = interop::Options { timeout: Duration::from_secs(1), ..options(own, peer) };
     let (passed, text) = run(&options);
@@ -72,7 +72,7 @@ fn a_node_without_discovery_fails_the_checks_of_discovery() {
 
 #[test]
 fn without_a_listener_the_first_check_explains_the_failure() {
-    let (passed, text) = run(&options(address(3, 1), address(3, 2)));
+    let (passed, text) = run(&options(address(), address()));
     assert!(!passed && text.ends_with("0 of 13 checks passed.\n"), "{text}");
     assert!(text.contains("FAIL  TCP connection and hello"), "{text}");
     assert!(text.contains("cannot be reached: Connection refused"), "{text}");

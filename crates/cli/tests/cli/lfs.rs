@@ -9,15 +9,9 @@ fn run(line: &str) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A port of an address that nobody else uses, where nothing listens.
-fn closed_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.31:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 #[test]
 fn an_error_says_what_does_not_answer_and_what_to_do() {
-    let port = closed_port();
+    let port = fulmar_loopback::ports(1);
     for command in ["lfs df", "lfs osts", "lfs mdts", "lfs check all", "lctl dl"] {
         let (status, error) = run(&format!("{command} 127.0.0.31@tcp:/lv --port {port}"));
         let name = command.trim_end_matches(" all");

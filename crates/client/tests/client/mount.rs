@@ -5,11 +5,12 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_client::blocking::wait;
 use fulmar_client::{Address, ClientNode, Error, MountOptions, Session, SessionOptions, Usage};
+use fulmar_loopback::ports;
 use fulmar_lustre_wire::Opcode;
 use fulmar_net::{NiAddress, NiOptions, Node, Options, Runtime};
 use fulmar_socklnd::AcceptMode;
 
-use crate::server::{Servers, free_port};
+use crate::server::Servers;
 
 fn address(text: &str) -> Address {
     text.parse().unwrap()
@@ -22,7 +23,7 @@ fn session(address: &Address, port: u16) -> Session {
 
 #[test]
 fn a_client_asks_every_target_and_leaves() {
-    let port = free_port("127.0.0.7@tcp");
+    let port = ports(1);
     let servers = Servers::start("127.0.0.7@tcp", port);
     // The first of these nodes is down.
     let address = address("127.0.0.6@tcp:127.0.0.7@tcp:/lv");
@@ -64,7 +65,7 @@ fn a_client_asks_every_target_and_leaves() {
 
 #[test]
 fn a_target_that_does_not_recover_in_time_is_reported() {
-    let port = free_port("127.0.0.12@tcp");
+    let port = ports(1);
     let servers = Servers::start("127.0.0.12@tcp", port);
     servers.refuse(u32::MAX);
     let address = address("127.0.0.12@tcp:/lv");
@@ -78,7 +79,7 @@ fn a_target_that_does_not_recover_in_time_is_reported() {
 
 #[test]
 fn a_file_system_that_does_not_exist_is_an_error() {
-    let port = free_port("127.0.0.8@tcp");
+    let port = ports(1);
     let servers = Servers::start("127.0.0.8@tcp", port);
     let address = address("127.0.0.8@tcp:/other");
     let mut session = session(&address, port);
@@ -93,7 +94,7 @@ fn a_file_system_that_does_not_exist_is_an_error() {
 /// A lock of a client that is gone would keep others waiting.
 #[test]
 fn a_mount_that_fails_leaves_nothing_at_the_servers() {
-    let port = free_port("127.0.0.91@tcp");
+    let port = ports(1);
     let servers = Servers::start("127.0.0.91@tcp", port);
     let options = SessionOptions { interface: None, port, timeout: Duration::from_secs(30) };
     let wanted = address("127.0.0.91@tcp:/other");
@@ -106,7 +107,7 @@ fn a_mount_that_fails_leaves_nothing_at_the_servers() {
 #[test]
 fn a_management_service_that_does_not_exist_is_an_error_at_once() {
     let address = address("127.0.0.9@tcp:127.0.0.10@tcp:/lv");
-    let mut session = session(&address, free_port("127.0.0.9@tcp"));
+    let mut session = session(&address, ports(1));
     let error = session.connect_mgs(&address).unwrap_err();
     let text = "the MGS at 127.0.0.9@tcp, 127.0.0.10@tcp does not answer: ";
     assert!(error.to_string().starts_with(text), "{error}");
@@ -115,7 +116,7 @@ fn a_management_service_that_does_not_exist_is_an_error_at_once() {
 
 #[test]
 fn a_node_without_a_management_service_is_named() {
-    let port = free_port("127.0.0.11@tcp");
+    let port = ports(1);
     let mut options =
         Options { nis: vec![NiOptions::at([127, 0, 0, 11].into())], ..Options::default() };
     options.config.socklnd.accept = AcceptMode::All;
@@ -137,7 +138,7 @@ fn a_node_without_a_management_service_is_named() {
 
 #[test]
 fn two_sessions_with_one_nid_follow_each_other() {
-    let port = free_port("127.0.0.13@tcp");
+    let port = ports(1);
     let servers = Servers::start("127.0.0.13@tcp", port);
     let address = address("127.0.0.13@tcp:/lv");
     let first = session(&address, port);

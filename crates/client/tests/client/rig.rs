@@ -1,8 +1,6 @@
 //! A file system of this machine: an MGS with an MDT, and OSTs, over sockets.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOptions, blocking};
@@ -148,11 +146,9 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
     }
 }
 
-/// Starts a node at a loopback address that no other test has, as tests run at once.
+/// Starts a node at a loopback address that no other test has.
 fn node(runtime: &Runtime) -> (Node, Nid) {
-    static HOST: AtomicU8 = AtomicU8::new(1);
-    let host = HOST.fetch_add(1, Ordering::Relaxed);
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 7, host));
+    let address = fulmar_loopback::address().into();
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = PORT;

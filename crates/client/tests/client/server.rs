@@ -208,10 +208,3 @@ impl Player {
 fn copy(empty: Message<'static>, known: &Message<'_>) -> Message<'static> {
     empty.with(&LLOG_BODY, &known.require(&LLOG_BODY).unwrap())
 }
-
-/// Returns a TCP port of this address that is free.
-pub(crate) fn free_port(nid: &str) -> u16 {
-    let address = nid.parse::<Nid>().unwrap().ip().unwrap();
-    let listener = std::net::TcpListener::bind((address, 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}

@@ -23,9 +23,8 @@ use super::*;
 /// Longer than anything takes that works.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn start(runtime: &Runtime, number: u8) -> (Node, ProcessId) {
-    let process = (std::process::id() % 200) as u8;
-    let address = IpAddr::from(Ipv4Addr::new(127, 20 + process, 255, number));
+fn start(runtime: &Runtime) -> (Node, ProcessId) {
+    let address = IpAddr::from(fulmar_loopback::address());
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = 9988;
@@ -38,7 +37,7 @@ fn start(runtime: &Runtime, number: u8) -> (Node, ProcessId) {
 #[test]
 fn requests_that_want_an_ack_get_it_and_leave_nothing() {
     let runtime = Runtime::new(Some(2)).unwrap();
-    let ((server, process), (client, _)) = (start(&runtime, 1), start(&runtime, 2));
+    let ((server, process), (client, _)) = (start(&runtime), start(&runtime));
     let _selftest = Selftest::open(&server, Config::default()).unwrap();
     let exchange = Exchange::open(&client).unwrap();
     let request = DebugRequest { reply_id: 7, session: SessionId::INVALID, flags: 0 };
@@ -103,7 +102,7 @@ fn ping(peer: ProcessId, node: ProcessId) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn a_peer_that_reads_neither_acks_nor_replies_leaves_nothing() {
     let runtime = Runtime::new(Some(2)).unwrap();
-    let (server, process) = start(&runtime, 3);
+    let (server, process) = start(&runtime);
     let selftest = Selftest::open(&server, Config::default()).unwrap();
     // The address from which the loopback network is called.
     let peer = ProcessId::lustre(Nid::of_ip(Net::TCP, Ipv4Addr::LOCALHOST.into()));

@@ -1,9 +1,7 @@
 //! A file system of this machine, and mounts of it.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
@@ -127,11 +125,9 @@ impl Drop for Rig {
     }
 }
 
-/// Starts a node at a loopback address that no other test has, as tests run at once.
+/// Starts a node at a loopback address that no other test has.
 fn node(runtime: &Runtime) -> (Node, Nid) {
-    static HOST: AtomicU8 = AtomicU8::new(1);
-    let host = HOST.fetch_add(1, Ordering::Relaxed);
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 8, host));
+    let address = fulmar_loopback::address().into();
     let mut options = NodeOptions::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = PORT;

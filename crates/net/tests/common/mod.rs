@@ -1,8 +1,7 @@
 //! Nodes on the loopback network, each at an address of its own.
 #![allow(dead_code, unreachable_pub, clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use fulmar_lnet::{Event, EventKind, MdId, MdOptions};
@@ -78,10 +77,7 @@ pub fn options() -> Options {
 
 /// Returns an address that no other test has.
 pub fn address() -> IpAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(1);
-    let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    let process = (std::process::id() % 200) as u8;
-    Ipv4Addr::new(127, 20 + process, high, low).into()
+    fulmar_loopback::address().into()
 }
 
 /// The events of a descriptor, for a test to wait for.

@@ -1,7 +1,7 @@
 //! An OST of ours in the place of a recorded one: it joins the recorded MGS and MDT, which answer as they
 //! did.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
@@ -33,8 +33,8 @@ use fulmar_trace::rpc::{Calls, Rpc};
 use crate::recorded::items;
 use crate::rig::{Scratch, TIMEOUT, session_at};
 
-/// Other tests do not use this port.
-const PORT: u16 = 9973;
+/// Other tests do not use this port: the addresses are those of the recording.
+static PORT: LazyLock<u16> = LazyLock::new(|| fulmar_loopback::ports(1));
 /// The recorded server and the recorded OST, and where they are in this test. Both texts are as long.
 const MOVED: [(&str, &str); 2] =
     [("10.99.0.2@tcp", "127.0.0.2@tcp"), ("10.99.0.3@tcp", "127.0.0.3@tcp")];
@@ -144,7 +144,7 @@ impl Target for Player {
 fn start(runtime: &Runtime, nid: Nid) -> Node {
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
-    options.config.socklnd.accept_port = PORT;
+    options.config.socklnd.accept_port = *PORT;
     options.nis.push(NiOptions::at(nid.ip().unwrap()));
     Node::start(runtime, options).unwrap()
 }
@@ -196,7 +196,7 @@ fn an_ost_of_ours_joins_recorded_servers() {
     let own = nid(MOVED[1].1);
     let node = start(&runtime, own);
     let directories = vec![scratch.0.clone()];
-    let options = ServeOptions { directories, nids: vec![own], port: PORT };
+    let options = ServeOptions { directories, nids: vec![own], port: *PORT };
     let serving = Serving::start(&node, &options).unwrap();
     let begun = Instant::now();
     // The nodemaps are read when it has joined.
@@ -246,7 +246,7 @@ fn check_requests(asked: &[Message<'static>], recorded: &[Recorded]) {
 fn check_mdt(runtime: &Runtime, address: &Address, recorded: &[Recorded]) {
     let own = nid("127.0.0.4@tcp");
     let node = start(runtime, own);
-    let mut session = session_at(&node, own, PORT);
+    let mut session = session_at(&node, own, *PORT);
     let mgs = session.connect_mgs(address).unwrap();
     let osts = session.file_system(mgs, address).unwrap().osts;
     let ost = osts.iter().find(|ost| ost.index == 2).expect("the log has it");

@@ -1,8 +1,6 @@
 //! Nodes, directories of targets, and a client.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use fulmar_client::{Address, Session, SessionOptions};
@@ -46,10 +44,9 @@ pub(crate) fn file_system(scratch: &Scratch, nid: Nid) -> (Address, Vec<PathBuf>
     (address, directories)
 }
 
-/// Starts a node at a loopback address that no other test has, as tests run at once.
+/// Starts a node at a loopback address that no other test has.
 pub(crate) fn node(runtime: &Runtime) -> (Node, Nid) {
-    static HOST: AtomicU8 = AtomicU8::new(61);
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, HOST.fetch_add(1, Ordering::Relaxed)));
+    let address = fulmar_loopback::address().into();
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = PORT;

@@ -11,7 +11,7 @@ fn options(name: &str, third: u8, points: usize) -> Options {
     Options {
         fulmar: binaries.join("fulmar"),
         scratch: scratch(name),
-        net: Net { third, port: 9975 },
+        net: Net { third, port: fulmar_loopback::ports(1) },
         points,
         seed: SEED,
         fault: Fault::None,

@@ -28,12 +28,10 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn new(name: &str) -> Self {
         static COUNT: AtomicU16 = AtomicU16::new(0);
-        let (pid, count) = (std::process::id(), COUNT.fetch_add(2, Ordering::Relaxed));
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("fulmar-nodes-{name}-{pid}-{count}"));
         std::fs::create_dir_all(&directory).unwrap();
-        // Below the ephemeral ports.
-        let base = 20_000 + (pid % 30) as u16 * 400;
-        Self { directory, port: base + count % 400 }
+        Self { directory, port: fulmar_loopback::ports(2) }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

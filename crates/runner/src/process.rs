@@ -1,0 +1,133 @@
+//! One test in a process of its own.
+//!
+//! Its output goes to a file, not to a pipe: a process that the test has left behind would keep a pipe open.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
+
+use crate::programs::Test;
+use crate::report::{Outcome, Verdict};
+
+/// A process that has not ended so long after SIGKILL waits in the kernel, perhaps for ever.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// The variable by which all processes of a test are known.
+const MARK: &str = "FULMAR_TEST";
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// At most so much of a test's output is shown, its end.
+const OUTPUT_MAX: u64 = 200_000;
+
+/// Runs a test. Everything that it has started is ended with it.
+pub(crate) fn run(test: &Test, limit: Duration) -> Result<Outcome, String> {
+    let at = |error: std::io::Error| format!("{}: {error}", test.name);
+    let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let mut file = output_file(&mark).map_err(at)?;
+    let mut command = program(test);
+    command.args(["--exact", &test.path, "--nocapture", "--test-threads=1"]);
+    command.current_dir(&test.program.directory);
+    command.env("CARGO_MANIFEST_DIR", &test.program.directory).env(MARK, &mark);
+    command.stdin(Stdio::null()).stdout(file.try_clone().map_err(at)?);
+    command.stderr(file.try_clone().map_err(at)?).process_group(0);
+    let begun = Instant::now();
+    let mut child = command.spawn().map_err(at)?;
+    let ended = wait(&mut child, limit).map_err(at)?;
+    let took = begun.elapsed();
+    end(&mut child, ended.is_none()).map_err(at)?;
+    if ended.is_none_or(|status| !status.success()) {
+        end_marked(&mark);
+    }
+    let output = end_of(&mut file).map_err(at)?;
+    let verdict = match ended {
+        None => Verdict::Failed(format!("it has not ended after {limit:?}")),
+        Some(status) if !status.success() => Verdict::Failed(status.to_string()),
+        Some(_) if !output.contains("test result: ok. 1 passed") => {
+            Verdict::Failed("its program does not know it, or has ended early".into())
+        }
+        Some(_) => not_run(&output).map_or(Verdict::Passed, |line| Verdict::Skipped(line.into())),
+    };
+    Ok(Outcome { verdict, took, output })
+}
+
+/// Returns the program of a test, by root in a mount namespace of its own: the table of mounts is then the test's alone,
+/// and what it leaves mounted goes with its last process.
+fn program(test: &Test) -> Command {
+    if !(test.program.is_integration && geteuid().is_root()) {
+        return Command::new(&test.program.path);
+    }
+    let mut command = Command::new("unshare");
+    command.arg("--mount").arg("--").arg(&test.program.path);
+    command
+}
+
+/// Returns an unnamed file for reading and writing.
+fn output_file(mark: &str) -> std::io::Result<File> {
+    let path = std::env::temp_dir().join(format!("fulmar-test-{mark}"));
+    let file = File::options().read(true).append(true).create_new(true).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// Waits until the process has ended, at most so long.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_micros(500);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() >= limit {
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 5 / 4).min(Duration::from_millis(20));
+    }
+}
+
+/// Ends what is left of a test's process group. A process that waits in the kernel is left to it.
+fn end(child: &mut Child, is_running: bool) -> std::io::Result<()> {
+    let group = Pid::from_child(child);
+    // Fails if the group has no process any more.
+    let _ = kill_process_group(group, Signal::KILL);
+    if is_running {
+        wait(child, END_TIMEOUT)?;
+    }
+    Ok(())
+}
+
+/// Returns the line by which a test says that it cannot run here.
+fn not_run(output: &str) -> Option<&str> {
+    output.lines().find_map(|line| {
+        let at = line.find("NOT RUN: ")?;
+        // The test harness has begun a line: `test NAME ... `.
+        (at == 0 || line[..at].ends_with(" ... ")).then(|| &line[at..])
+    })
+}
+
+/// Ends the processes of a failed test that have left its group, such as the server of a mount. They have inherited the
+/// environment.
+fn end_marked(mark: &str) {
+    let wanted = format!("{MARK}={mark}");
+    let Ok(processes) = std::fs::read_dir("/proc") else { return };
+    for process in processes.flatten() {
+        let id = process.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(id) = id.and_then(Pid::from_raw) else { continue };
+        // Processes of other users, and those that have just ended, cannot be read.
+        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes()) {
+            let _ = kill_process(id, Signal::KILL);
+        }
+    }
+}
+
+fn end_of(file: &mut File) -> std::io::Result<String> {
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(OUTPUT_MAX)))?;
+    let mut bytes = vec![];
+    file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
