@@ -136,7 +136,7 @@ pub use files::layout::{FileComponent, FileLayout, Piece};
 pub use files::open::OpenOptions;
 pub use files::special;
 pub use files::xattrs::{ACL_ACCESS, ACL_DEFAULT};
-pub use fulmar_data::Settings as DataSettings;
+pub use fulmar_data::{Settings as DataSettings, Stability};
 pub use fulmar_lustre_wire::mdt::XattrFlags;
 pub use inbox::Reply;
 pub use members::{Member, Members};

@@ -15,6 +15,9 @@ use crate::grants::Terms;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) end: u64,
+    /// The end of what in it the cache has accepted, by which the file may be longer; 0 if there is nothing. The rest
+    /// counts when it is written.
+    pub(crate) accepted: u64,
     /// What it has paid in bytes of grant.
     pub(crate) cost: u64,
     /// The number of its first write: writes are numbered.
@@ -23,6 +26,17 @@ pub(crate) struct Extent {
     pub(crate) since: Time,
     /// Whether all of it was paid.
     pub(crate) paid: bool,
+    /// Whether somebody waits until it is on disk.
+    pub(crate) durable: bool,
+}
+
+impl Extent {
+    /// Returns a part of it that has paid so much.
+    fn part(&self, range: &Range<u64>, cost: u64) -> Self {
+        let accepted = self.accepted.min(range.end);
+        let accepted = if accepted > range.start { accepted } else { 0 };
+        Self { end: range.end, accepted, cost, ..*self }
+    }
 }
 
 /// Something that is written.
@@ -32,6 +46,15 @@ pub(crate) struct Write {
     pub(crate) now: Time,
     /// What was reserved for it; `None` if it is not paid.
     pub(crate) reserved: Option<u64>,
+    /// Whether it is on disk when it ends.
+    pub(crate) durable: bool,
+}
+
+impl Write {
+    /// Returns whether it ends as soon as it is cached.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.reserved.is_some() && !self.durable
+    }
 }
 
 /// The dirty extents of an object.
@@ -42,6 +65,7 @@ pub(crate) struct Dirty {
     /// Those that fill an RPC.
     full: BTreeSet<u64>,
     rpc_size: u64,
+    bytes: u64,
 }
 
 impl Dirty {
@@ -50,11 +74,12 @@ impl Dirty {
     pub(crate) fn add(&mut self, range: &Range<u64>, write: Write, terms: &Terms) -> (i64, u64) {
         self.rpc_size = terms.rpc_size;
         let region = |at: u64| at / terms.rpc_size;
-        let paid = write.reserved.is_some();
+        let (paid, durable) = (write.reserved.is_some(), write.durable);
         let joins = |(&start, extent): (&u64, &Extent)| {
             let overlaps = start < range.end && range.start < extent.end;
             let meets = start == range.end || extent.end == range.start;
-            let fits = meets && region(start) == region(range.start) && extent.paid == paid;
+            let is_alike = (extent.paid, extent.durable) == (paid, durable);
+            let fits = meets && region(start) == region(range.start) && is_alike;
             (overlaps || fits).then_some(start)
         };
         // Extents do not overlap: only one before the range may reach it.
@@ -63,7 +88,8 @@ impl Dirty {
         let joined: Vec<u64> = before.into_iter().chain(inside).collect();
         let (mut all, mut had, mut replaced) = (range.clone(), 0, 0);
         let (order, since, cost) = (write.order, write.now, 0);
-        let mut sum = Extent { end: range.end, cost, order, since, paid };
+        let accepted = if write.is_accepted() { range.end } else { 0 };
+        let mut sum = Extent { end: range.end, accepted, cost, order, since, paid, durable };
         for start in joined {
             let old = self.remove(start);
             all = all.start.min(start)..all.end.max(old.end);
@@ -73,6 +99,8 @@ impl Dirty {
             sum.order = sum.order.min(old.order);
             sum.since = sum.since.min(old.since);
             sum.paid &= old.paid;
+            sum.durable |= old.durable;
+            sum.accepted = sum.accepted.max(old.accepted);
         }
         sum.end = all.end;
         if sum.paid {
@@ -101,7 +129,7 @@ impl Dirty {
                 if !part.is_empty() {
                     let cost = if old.paid { terms.cost(&part).min(left) } else { 0 };
                     left -= cost;
-                    self.insert(part.start, Extent { end: part.end, cost, ..old });
+                    self.insert(part.start, old.part(&part, cost));
                 }
             }
             bytes += range.end.min(old.end) - range.start.max(start);
@@ -118,8 +146,8 @@ impl Dirty {
         let mut extent = self.remove(start);
         if end < extent.end {
             let cost = if extent.paid { terms.cost(&(start..end)).min(extent.cost) } else { 0 };
-            self.insert(end, Extent { cost: extent.cost - cost, ..extent });
-            extent = Extent { end, cost, ..extent };
+            self.insert(end, extent.part(&(end..extent.end), extent.cost - cost));
+            extent = extent.part(&(start..end), cost);
         }
         (start..extent.end, extent)
     }
@@ -146,7 +174,18 @@ impl Dirty {
         Some((*order, self.extents[start].since))
     }
 
+    /// Returns how many bytes are dirty.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the end of what was accepted and is dirty.
+    pub(crate) fn accepted_end(&self) -> u64 {
+        self.extents.values().map(|extent| extent.accepted).max().unwrap_or(0)
+    }
+
     fn insert(&mut self, start: u64, extent: Extent) {
+        self.bytes += extent.end - start;
         self.by_order.insert((extent.order, start));
         if extent.end - start >= self.rpc_size {
             self.full.insert(start);
@@ -158,6 +197,7 @@ impl Dirty {
         let extent = self.extents.remove(&start).expect("an extent begins there");
         self.by_order.remove(&(extent.order, start));
         self.full.remove(&start);
+        self.bytes -= extent.end - start;
         extent
     }
 }
@@ -173,7 +213,7 @@ mod tests {
     const TERMS: Terms = Terms { chunk: 4, tax: 3, extent: 1000, rpc_size: 32 };
 
     fn write(order: u64, reserved: u64) -> Write {
-        Write { order, now: Time(order), reserved: Some(reserved) }
+        Write { order, now: Time(order), reserved: Some(reserved), durable: false }
     }
 
     fn extents(dirty: &Dirty) -> Vec<(Range<u64>, u64)> {
@@ -210,12 +250,29 @@ mod tests {
     #[test]
     fn what_is_not_paid_stays_apart_unless_it_overlaps() {
         let mut dirty = Dirty::default();
-        let unpaid = |order| Write { order, now: Time(1), reserved: None };
+        let unpaid = |order| Write { order, now: Time(1), reserved: None, durable: false };
         dirty.add(&(0..4), write(1, 7), &TERMS);
         assert_eq!(dirty.add(&(4..8), unpaid(2), &TERMS), (0, 0));
         assert_eq!(extents(&dirty), [(0..4, 7), (4..8, 0)]);
+        assert_eq!(dirty.accepted_end(), 4);
         assert_eq!(dirty.add(&(2..6), unpaid(3), &TERMS), (-7, 4));
         assert_eq!(extents(&dirty), [(0..8, 0)]);
+        assert_eq!((dirty.accepted_end(), dirty.bytes()), (4, 8));
+    }
+
+    #[test]
+    fn what_somebody_waits_for_stays_apart_and_does_not_count_before_it_is_written() {
+        let mut dirty = Dirty::default();
+        dirty.add(&(0..4), write(1, 7), &TERMS);
+        dirty.add(&(4..8), Write { durable: true, ..write(2, 7) }, &TERMS);
+        assert_eq!(extents(&dirty), [(0..4, 7), (4..8, 7)]);
+        assert_eq!((dirty.accepted_end(), dirty.bytes()), (4, 8));
+        dirty.add(&(8..30), write(3, 99), &TERMS);
+        dirty.discard(&(20..25), &TERMS);
+        assert_eq!((dirty.accepted_end(), dirty.bytes()), (30, 25));
+        dirty.discard(&(25..30), &TERMS);
+        assert_eq!(dirty.accepted_end(), 20);
+        assert_eq!(dirty.take(8, 12, &TERMS).1.accepted, 12);
     }
 
     proptest! {
@@ -257,6 +314,7 @@ mod tests {
                     seen[range.start as usize..range.end as usize].fill(true);
                 }
                 prop_assert_eq!(seen, bytes);
+                prop_assert_eq!(dirty.bytes(), bytes.iter().filter(|byte| **byte).count() as u64);
                 prop_assert_eq!(extents(&dirty).iter().map(|(_, cost)| cost).sum::<u64>() as i64, cost);
                 prop_assert_eq!(dirty.until(u64::MAX).count(), dirty.from(0).count());
             }

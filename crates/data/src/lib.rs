@@ -30,6 +30,7 @@
 //! #     fn copy_in(&mut self, _: fulmar_data::OpId, _: u64, _: fulmar_base::Span) {}
 //! #     fn copy_out(&mut self, _: fulmar_data::OpId, _: Vec<Bytes>) {}
 //! #     fn wake(&mut self, _: fulmar_data::OpId, _: Result<(), fulmar_base::Errno>) {}
+//! #     fn written(&mut self, _: fulmar_data::OpId, _: Result<u64, fulmar_base::Errno>) {}
 //! #     fn set_info(&mut self, _: fulmar_data::stripes::Target, _: u64) {}
 //! # }
 //! # let (mut cache, mut host, now) = (Cache::new(Settings::default()), Host, Time(0));
@@ -47,6 +48,7 @@
 //!             host.copy_out(op, bytes);
 //!             cache.handle_read_end(now, op);
 //!         }
+//!         Output::Written { op, result } => host.written(op, result),
 //!         Output::Done { op, result } => host.wake(op, result),
 //!         Output::Shrink { target, bytes } => host.set_info(target, bytes),
 //!     }
@@ -64,8 +66,9 @@
 //!   ([`Layout::size`](stripes::Layout::size)), and for a glimpse [`Cache::written_end`].
 //! * **RPCs.** It gives [`Rpc`] the rest: the lock, owner and times. It repeats it if that may help
 //!   (Spec: mdt-ost §17.7), and then reports one end. The memory of all spans together is the bulk, which
-//!   begins at the first range's place in its page, or goes into a short message. Writes without [`Flags::from_grant`] have SYNC, others ASYNC and FROM_GRANT.
-//! * **Durability.** A flush is over when the targets have the data. What syncs them is sent by the host.
+//!   begins at the first range's place in its page, or goes into a short message.
+//! * **Durability.** A flush is over when the targets have the data. What syncs them is sent by the host. A write with
+//!   a [`Stability`] is over when its data are on disk.
 //!
 //! # What the cache promises
 //!
@@ -75,6 +78,8 @@
 //! * A cached write has its grant and its memory before its bytes are accepted; writes that wait
 //!   are served in order. Writes in flight, flushes and lock cancels need no memory, so they always
 //!   go on.
+//! * A file is as long as what was accepted: a write that fails before it has ended does not make it
+//!   longer.
 //! * A flush waits for what was written before it, not for what is written later.
 //! * Readers come before read-ahead and write-behind, in memory and on the wire.
 //! * The memory never exceeds [`Settings::memory`], and all [`Gauges`] are zero in the end.
@@ -83,7 +88,7 @@
 //!
 //! | part | state |
 //! |---|---|
-//! | `stripes` | a layout: which ranges of objects a range of a file is, and what must be made before a write |
+//! | `stripes` | a layout: which ranges of objects a range of a file is, which sizes belong together, and what must be made before a write |
 //! | `pages` | the bytes of an object: ranges that are being read, clean, dirty or being written, with their memory |
 //! | `dirty` | its dirty extents: what they have paid, and since when they are dirty |
 //! | `writer` | which extents go into the next RPC |
@@ -96,8 +101,14 @@
 //! read   look at the pages ──► memory for what is missing ──► RPC ──► Ready ──► copied
 //!             └─► reader: read ahead, while memory and locks reach
 //! write  grant, limit of dirty data, memory ──► Fill ──► dirty ──► full, old, flushed, or others wait ──► RPC ──► clean
-//!             └─ no: waits in line, and what is dirty is written        (no grant to come: written at once, then Done)
+//!             └─ no: waits in line, and what is dirty is written        (no grant to come: written at once, then Written)
 //! ```
+//!
+//! **A write is accepted** when it is cached with its grant; without one, or if it is to be on disk,
+//! when its target has it. By what is accepted a file is longer, not by what is refused: parts for
+//! which there is no grant are written one after the other, and a write of which something is
+//! refused ends there, with a short count. What is accepted and lost later takes its growth along.
+//! What becomes a hole is written first, since the file may end there, and the target may refuse.
 //!
 //! **Memory** is written once. A write gets new memory, also where it replaces dirty data, so data
 //! on the wire or kept for a replay never change, no write waits for them, and nothing is copied.
@@ -140,5 +151,5 @@ mod writer;
 
 pub use cache::{
     Bytes, Cache, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output,
-    PageCounts, Reply, Rpc, RpcId, Settings, TargetView, WriteError,
+    PageCounts, Reply, Rpc, RpcId, Settings, Stability, TargetView, WriteError,
 };

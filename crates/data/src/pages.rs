@@ -111,6 +111,12 @@ impl Pages {
         self.pieces.get(at).is_none_or(|(range, _)| range.end == at + 1)
     }
 
+    /// Returns whether something in a range is not at the target.
+    pub(crate) fn has_unwritten(&self, range: Range<u64>) -> bool {
+        let is_unwritten = |state| matches!(state, State::Dirty | State::Writing(_));
+        self.pieces.overlapping(range).any(|(_, piece)| is_unwritten(piece.state))
+    }
+
     /// Returns in how many pieces the dirty bytes of a range are, at most `limit`, and where these end.
     pub(crate) fn count(&self, range: Range<u64>, limit: usize) -> (usize, u64) {
         let (mut count, mut end) = (0, range.start);

@@ -75,7 +75,8 @@ pub(crate) fn gather(
         let Some((next, extent)) = dirty.from(at).next() else { break };
         if let Some((last, before)) = taken.last() {
             let is_whole = last.end % Terms::PAGE == 0 && next.start % Terms::PAGE == 0;
-            if !is_whole || before.paid != extent.paid || !is_free(&next) {
+            let is_alike = (before.paid, before.durable) == (extent.paid, extent.durable);
+            if !is_whole || !is_alike || !is_free(&next) {
                 break;
             }
         }
@@ -111,6 +112,7 @@ fn join(taken: Vec<(Range<u64>, Extent)>) -> Vec<(Range<u64>, Extent)> {
                 sum.end = range.end;
                 sum.cost += extent.cost;
                 sum.order = sum.order.min(extent.order);
+                sum.accepted = sum.accepted.max(extent.accepted);
             }
             _ => joined.push((range, extent)),
         }
@@ -155,7 +157,8 @@ mod tests {
             let buffer = self.buffers.allocate(Class::WriteBack, len, object).unwrap();
             self.pages.write(range.clone(), Memory { buffer, offset: 0 }, &mut self.buffers);
             let reserved = Some(TERMS.cost(&range));
-            self.dirty.add(&range, Write { order: self.order, now: Time(0), reserved }, &TERMS);
+            let write = Write { order: self.order, now: Time(0), reserved, durable: false };
+            self.dirty.add(&range, write, &TERMS);
         }
 
         fn gather(&mut self, want: Want) -> Vec<Range<u64>> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_client::{FileSystem, OpenOptions};
+use fulmar_client::{FileSystem, OpenOptions, Stability};
 use fuser::{FileHandle, InitFlags, KernelConfig, LockOwner, Version};
 use futures_channel::oneshot;
+use rustix::fs::OFlags;
 
 use crate::handles::Handle;
 use crate::options::{FileLocks, Options};
@@ -139,6 +140,17 @@ pub(crate) fn open_options(flags: i32) -> OpenOptions {
         exclusive: flags & 0o200 != 0,
         truncate: flags & 0o1000 != 0,
         ..OpenOptions::default()
+    }
+}
+
+/// Returns what of a write by an open file with these flags is on disk when it ends. They include those of the write
+/// itself, and of the mount.
+pub(crate) fn stability(flags: i32) -> Stability {
+    let flags = OFlags::from_bits_retain(flags as u32);
+    match () {
+        () if flags.contains(OFlags::SYNC) => Stability::File,
+        () if flags.intersects(OFlags::DSYNC | OFlags::DIRECT) => Stability::Data,
+        () => Stability::Cached,
     }
 }
 

@@ -105,6 +105,7 @@ fn mount(device: &File, source: &str, mountpoint: &Path, options: &Options) -> i
         (options.read_only, MountFlags::RDONLY),
         (options.access_times == AccessTimes::Never, MountFlags::NOATIME),
         (options.access_times == AccessTimes::Always, MountFlags::STRICTATIME),
+        (options.sync, MountFlags::SYNCHRONOUS),
         (options.no_dev, MountFlags::NODEV),
         (options.no_suid, MountFlags::NOSUID),
         (options.no_exec, MountFlags::NOEXEC),
@@ -140,6 +141,7 @@ fn config(source: &str, options: &Options) -> Config {
     ];
     let keeps_atime = options.access_times == AccessTimes::Never;
     config.mount_options.extend(keeps_atime.then_some(MountOption::NoAtime));
+    config.mount_options.extend(options.sync.then_some(MountOption::Sync));
     config.mount_options.extend(options.no_exec.then_some(MountOption::NoExec));
     config.acl = if is_root() || options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(threads);

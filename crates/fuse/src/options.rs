@@ -11,6 +11,8 @@ pub struct Options {
     pub read_only: bool,
     /// Which reads change the time of the last access.
     pub access_times: AccessTimes,
+    /// What is written is on disk before the write ends.
+    pub sync: bool,
     /// Whom locks of files are for.
     pub locks: FileLocks,
     /// Device files are not opened.
@@ -51,7 +53,7 @@ pub enum FileLocks {
 pub struct OptionError(String);
 
 /// What `mount` passes to a helper, or a kernel's client knows, and means nothing here.
-const IGNORED: [&str; 29] = [
+const IGNORED: [&str; 28] = [
     "rw",
     "defaults",
     "_netdev",
@@ -63,7 +65,6 @@ const IGNORED: [&str; 29] = [
     "users",
     "owner",
     "group",
-    "async",
     "diratime",
     "nodiratime",
     // Targets that do not answer are left out of the sums, as with this option.
@@ -98,6 +99,8 @@ impl Options {
                 "atime" | "relatime" => self.access_times = AccessTimes::Relative,
                 "strictatime" => self.access_times = AccessTimes::Always,
                 "noatime" => self.access_times = AccessTimes::Never,
+                "sync" => self.sync = true,
+                "async" => self.sync = false,
                 "flock" => self.locks = FileLocks::All,
                 "localflock" => self.locks = FileLocks::Local,
                 "noflock" => self.locks = FileLocks::Refused,
@@ -133,7 +136,7 @@ impl std::fmt::Display for OptionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "there is no mount option {:?}: those that there are are ro, rw, relatime, strictatime, noatime, dev, nodev, suid, \
+            "there is no mount option {:?}: those that there are are ro, rw, relatime, strictatime, noatime, sync, async, dev, nodev, suid, \
              nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, \
              lookupcache=all, lookupcache=none, datacache=locks, datacache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
             self.0
@@ -162,7 +165,9 @@ mod tests {
         assert_eq!(options.config, Some("/etc/lnet.conf".into()));
         options.add("lazystatfs,retry=3,noflock,nosuid,lookupcache=none,datacache=locks").unwrap();
         assert_eq!((options.locks, options.no_suid), (FileLocks::Refused, true));
-        assert!(options.no_lookup_cache && options.data_cache);
+        assert!(options.no_lookup_cache && options.data_cache && !options.sync);
+        options.add("sync").unwrap();
+        assert!(options.sync);
         let error = options.add("ro,encrypt").unwrap_err().to_string();
         assert!(error.starts_with("there is no mount option \"encrypt\": those"), "{error}");
         assert!(options.read_only);

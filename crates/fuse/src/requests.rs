@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use fuser::{
 use crate::asked::count;
 use crate::attributes::{self, Wanted};
 use crate::caller::{caller, keeps_privileges};
-use crate::front::{APPEND, Front, configure, entry, open_options, value};
+use crate::front::{APPEND, Front, configure, entry, open_options, stability, value};
 use crate::handles::Handle;
 use crate::locks::{self, described};
 use crate::options::FileLocks;
@@ -290,23 +291,26 @@ impl Filesystem for Front {
         _: Option<LockOwner>,
         reply: fuser::ReplyWrite,
     ) {
-        let (len, data): (u32, Arc<[u8]>) = (data.len() as u32, data.into());
+        let data: Arc<[u8]> = data.into();
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) && self.state.notices.keeps_data() {
             return self.write_pages(number.0, handle, (offset, data), reply);
         }
         // Flags of an open file change, so they come with each write.
         let offset = (open.0 & APPEND == 0).then_some(offset);
+        let stability = stability(open.0);
         let drops = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let caller = drops.then(|| caller(request, 0));
         let write = |state: Arc<State>, handle: Arc<Handle>| async move {
             if let Some(caller) = caller {
                 state.file_system.drop_privileges(&caller, handle.file.fid()).await?;
             }
-            let written = handle.file.write_to(offset, data).await.map(drop);
+            let written = handle.file.write_some(offset, data, stability).await;
             state.notices.changed(number.0);
             written
         };
-        self.on_handle(reply, handle, write, move |reply, ()| reply.written(len));
+        self.on_handle(reply, handle, write, |reply, range: Range<u64>| {
+            reply.written((range.end - range.start) as u32);
+        });
     }
 
     fn flush(
@@ -550,6 +554,7 @@ impl Filesystem for Front {
             0x1 => Allocate::KeepSize,
             0x3 => Allocate::PunchHole,
             0x10 => Allocate::ZeroRange,
+            0x11 => Allocate::ZeroKeepSize,
             _ => return reply.fail(Errno::EOPNOTSUPP),
         };
         let caller = caller(request, 0);

@@ -1,9 +1,11 @@
 //! An open file.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fulmar_base::Errno;
+use fulmar_data::Stability;
 use fulmar_lustre_wire::Fid;
 
 use super::filesystem::FileSystem;
@@ -169,11 +171,37 @@ impl File {
         offset: Option<u64>,
         data: impl Into<Arc<[u8]>>,
     ) -> Result<u64, Errno> {
-        let Some(at) = offset else { return self.append(data.into()).await };
-        self.write_parts(at, data.into(), None::<fn(bool)>).await.map(|()| at)
+        let data = data.into();
+        let whole = data.len() as u64;
+        let range = self.write_some(offset, data, Stability::Cached).await?;
+        self.all_of(range.end - range.start, whole).map(|()| range.start)
     }
 
-    async fn append(&self, data: Arc<[u8]>) -> Result<u64, Errno> {
+    /// The same as far as there is room: a write of which the rest is refused ends early, and the error is told by the
+    /// next one. When it ends it is as `stability` says. Returns the range that is written.
+    ///
+    /// # Errors
+    /// As [`File::write`], if nothing is written.
+    pub async fn write_some(
+        &self,
+        offset: Option<u64>,
+        data: impl Into<Arc<[u8]>>,
+        stability: Stability,
+    ) -> Result<Range<u64>, Errno> {
+        let data = data.into();
+        let (at, len) = match offset {
+            None => self.append(data, stability).await?,
+            Some(at) => (at, self.write_parts((at, data, stability), None::<fn(bool)>).await?),
+        };
+        Ok(at..at + len)
+    }
+
+    /// Checks that all of a write is written.
+    fn all_of(&self, len: u64, whole: u64) -> Result<(), Errno> {
+        if len == whole { Ok(()) } else { self.written().and(Err(Errno::EIO)) }
+    }
+
+    async fn append(&self, data: Arc<[u8]>, stability: Stability) -> Result<(u64, u64), Errno> {
         if !self.options.write {
             return Err(Errno::EBADF);
         }
@@ -181,8 +209,9 @@ impl File {
         let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
         self.file_system
             .counted(Op::Write, move |cx| async move {
-                cx.count_bytes(Op::WriteBytes, data.len() as u64);
-                cx.append(&caller, file, data).await
+                let written = cx.append(&caller, file, (data, stability)).await?;
+                cx.count_bytes(Op::WriteBytes, written.1);
+                Ok(written)
             })
             .await
     }
@@ -197,15 +226,17 @@ impl File {
         data: impl Into<Arc<[u8]>>,
         told: impl FnMut(bool) + Send + 'static,
     ) -> Result<(), Errno> {
-        self.write_parts(offset, data.into(), Some(told)).await
+        let data = data.into();
+        let whole = data.len() as u64;
+        let len = self.write_parts((offset, data, Stability::Cached), Some(told)).await?;
+        self.all_of(len, whole)
     }
 
     async fn write_parts(
         &self,
-        offset: u64,
-        data: Arc<[u8]>,
+        what: (u64, Arc<[u8]>, Stability),
         mut told: Option<impl FnMut(bool) + Send + 'static>,
-    ) -> Result<(), Errno> {
+    ) -> Result<u64, Errno> {
         if !self.options.write {
             return Err(Errno::EBADF);
         }
@@ -213,9 +244,10 @@ impl File {
         let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
         self.file_system
             .counted(Op::Write, move |cx| async move {
-                cx.count_bytes(Op::WriteBytes, data.len() as u64);
                 let told = told.as_mut().map(|told| told as Told<'_>);
-                cx.write_at(&caller, file, (offset, data), told).await
+                let len = cx.write_at(&caller, file, what, told).await?;
+                cx.count_bytes(Op::WriteBytes, len);
+                Ok(len)
             })
             .await
     }
@@ -345,10 +377,11 @@ impl Context {
             return Closed::default();
         }
         let size = self.held_size(fid);
-        let core = self.core();
-        let now = core.seconds();
-        let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
-        let mode = inode.map_or(0, |inode| inode.body.mode);
-        Closed { is_modified, mode, mtime: now, ctime: now, size, ..Closed::default() }
+        let mut core = self.core();
+        let inode = core.mounts.get_mut(&self.mount).and_then(|mount| mount.inodes.get_mut(&fid));
+        let Some(inode) = inode else { return Closed { is_modified, size, ..Closed::default() } };
+        let time = inode.written.take().unwrap_or(0);
+        let mode = inode.body.mode;
+        Closed { is_modified, mode, mtime: time, ctime: time, size, ..Closed::default() }
     }
 }

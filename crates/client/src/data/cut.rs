@@ -1,5 +1,6 @@
 //! Cutting files. Spec: mdt-ost §22.6.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
@@ -31,12 +32,12 @@ impl Context {
         let pass = self.exclude(fid).await;
         self.forget_inline(fid);
         let file = self.cached(fid, layout.clone()).await?;
-        let concerned = file.objects.iter().filter_map(|object| {
-            let part = &layout.components[object.place.0];
-            // Less than the start of its component: its size does not count any more.
-            let at = part.object_offset(object.place.1, size);
-            (part.end > size).then_some((*object, at..u64::MAX))
-        });
+        let sizes = self.core().with_data(self.mount, |data| data.cache.cut_sizes(file.id, size));
+        let sizes: BTreeMap<_, _> = sizes.ok_or(Errno::ESHUTDOWN)?.into_iter().collect();
+        let concerned = file
+            .objects
+            .iter()
+            .filter_map(|object| Some((*object, *sizes.get(&object.cached)?..u64::MAX)));
         let concerned: Vec<Piece> = concerned.collect();
         let held = self.lock_all(&concerned, LockMode::PW).await?;
         self.data_op(|data, now| {

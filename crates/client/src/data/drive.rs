@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_data::grants::Terms;
-use fulmar_data::stripes::Target;
-use fulmar_data::{LockKey, Output, Reply, Rpc, RpcId};
+use fulmar_data::stripes::{self, Target};
+use fulmar_data::{Direction, LockKey, Output, Reply, Rpc, RpcId};
 use fulmar_ldlm::client::{Covered, LockId};
-use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::ldlm::{InodeBits, LockMode, LockType, OstLvb};
+use fulmar_lustre_wire::{Content, Fid};
 use fulmar_rpc::client::ImportId;
 
 use super::object::{BRW_MAX, Object};
-use super::state::{Cancelled, MountData, ObjectKey, Waiting};
+use super::state::{Cancelled, MountData, Waiting};
 use crate::files::kept::HandleKey;
 use crate::files::mount::Open;
 use crate::machine::MountId;
@@ -68,15 +68,20 @@ impl Core {
                         let _ = waiting.send(parts);
                     }
                 }
+                Output::Written { op, result } => {
+                    if let Some(Waiting::Write(_, _, waiting)) = data.waiting.remove(&op) {
+                        let _ = waiting.send(result);
+                    }
+                }
                 Output::Done { op, result } => match data.waiting.remove(&op) {
                     Some(Waiting::Read(waiting)) => {
                         let _ = waiting.send(result.map(|()| Vec::new()));
                     }
-                    Some(Waiting::Write(_, _, waiting) | Waiting::Flush(waiting)) => {
+                    Some(Waiting::Flush(waiting)) => {
                         let _ = waiting.send(result);
                     }
                     Some(Waiting::Cancel(cancelled)) => self.cancelled(mount, *cancelled),
-                    None => {}
+                    Some(Waiting::Write(..)) | None => {}
                 },
             }
         }
@@ -137,10 +142,22 @@ impl Core {
     }
 
     /// An RPC of the cache has ended.
-    pub(super) fn data_done(&mut self, mount: MountId, target: Target, rpc: RpcId, reply: Reply) {
+    pub(super) fn data_done(
+        &mut self,
+        mount: MountId,
+        (rpc, object, direction): (RpcId, stripes::Object, Direction),
+        reply: Reply,
+    ) {
         let now = self.now;
-        self.with_data(mount, |data| data.cache.handle_done(now, rpc, reply));
-        self.tell_grant(mount, target);
+        let file = self.with_data(mount, |data| {
+            data.cache.handle_done(now, rpc, reply);
+            data.objects.get(&object).map(|known| known.object.file)
+        });
+        self.tell_grant(mount, object.target);
+        // The space that the file has, and the size of one that has failed.
+        if let Some(file) = file.flatten().filter(|_| direction == Direction::Write) {
+            self.attributes_changed(mount, file);
+        }
     }
 
     /// Writes what is dirty under a lock that is given up. Returns whether it covers data;
@@ -194,9 +211,7 @@ impl Core {
         let mount = self.mounts.get_mut(&mount)?;
         let known = mount.objects.get_mut(&key)?;
         known.tell();
-        let mut lvb = known.lvb;
-        lvb.size = lvb.size.max(mount.data.written_end(key));
-        Some(OstLvb::to_bytes(&lvb))
+        Some(OstLvb::to_bytes(&mount.data.shown(key, &known.lvb)))
     }
 }
 
@@ -236,24 +251,34 @@ impl Context {
         });
     }
 
-    /// Notes in the attributes of objects what was written to them.
-    pub(super) fn wrote(&self, objects: &[Object]) {
+    /// Notes in the attributes of a file and of objects that something was written to them now.
+    pub(super) fn wrote(&self, fid: Fid, objects: impl Iterator<Item = Object>) {
         let mut core = self.core();
         let now = core.seconds();
         let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
         for object in objects {
-            let key: ObjectKey = object.key();
-            let end = mount.data.written_end(key);
-            if let Some(known) = mount.objects.get_mut(&key) {
-                known.lvb.size = known.lvb.size.max(end);
+            if let Some(known) = mount.objects.get_mut(&object.key()) {
                 (known.lvb.mtime, known.lvb.ctime) = (now, now);
             }
-            if object.is_on_mdt()
-                && let Some(inode) = mount.inodes.get_mut(&object.file)
-                && inode.bits.has(InodeBits::DOM)
-            {
-                inode.body.dom_size = inode.body.dom_size.max(end);
-            }
+        }
+        if let Some(inode) = mount.inodes.get_mut(&fid) {
+            inode.written = Some(now);
+        }
+    }
+
+    /// Notes in the attributes of an object up to where it is at its target.
+    pub(super) fn stored(&self, object: &Object, end: u64, blocks: Option<u64>) {
+        let mut core = self.core();
+        let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
+        if let Some(known) = mount.objects.get_mut(&object.key()) {
+            known.lvb.size = known.lvb.size.max(end);
+            known.lvb.blocks = blocks.unwrap_or(known.lvb.blocks);
+        }
+        if object.is_on_mdt()
+            && let Some(inode) = mount.inodes.get_mut(&object.file)
+            && inode.bits.has(InodeBits::DOM)
+        {
+            inode.body.dom_size = inode.body.dom_size.max(end);
         }
     }
 

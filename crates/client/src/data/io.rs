@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
-use fulmar_data::{FileId, Settings, WriteError};
+use fulmar_data::{FileId, Settings, Stability, WriteError};
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{LayoutIntentOp, LockMode};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
@@ -19,6 +19,9 @@ use super::state::{OpenKey, Part, Waiting};
 use crate::files::caller::{CAP_SYS_RESOURCE, Caller};
 use crate::files::layout::FileLayout;
 use crate::machine::context::{Acquired, Context};
+
+/// The flag of an inode whose changes are on disk when they end.
+const SYNC: u32 = 0x8;
 
 /// Is told whether locks protect what was found, while they are held.
 pub(crate) type Told<'a> = &'a mut (dyn FnMut(bool) + Send);
@@ -47,10 +50,11 @@ impl Context {
                 return None;
             }
             let stripe = object.place.1;
-            let start = component.object_offset(stripe, from);
+            let striping = component.striping();
+            let start = striping.object_offset(stripe, from);
             let end = match to {
                 u64::MAX => u64::MAX,
-                to => component.object_offset(stripe, to),
+                to => striping.object_offset(stripe, to),
             };
             (start < end).then_some((*object, start..end))
         };
@@ -127,15 +131,16 @@ impl Context {
         let Some(mount) = core.mounts.get(&self.mount) else { return 0 };
         let sizes = file.objects.iter().filter_map(|object| {
             let known = mount.objects.get(&object.key())?;
-            let size = known.lvb.size.max(mount.data.written_end(object.key()));
+            let size = mount.data.shown(object.key(), &known.lvb).size;
             let (component, stripe) = object.place;
-            Some(file.layout.components[component].file_size(stripe, size))
+            Some(file.layout.components[component].striping().file_size(stripe, size))
         });
         sizes.max().unwrap_or(0)
     }
 
-    /// Writes data at an offset of a file: they are cached when it ends. One round trip for objects that do
-    /// not exist, and one for locks that are not held. `told` is called as for [`Context::read_at`].
+    /// Writes data at an offset of a file, and returns how many bytes from their start are written: fewer if the rest
+    /// is refused, whose error is told by the next one. They are cached when it ends, or on disk. One round trip for
+    /// objects that do not exist, and one for locks that are not held. `told` is called as for [`Context::read_at`].
     ///
     /// # Errors
     /// What the servers say; that of a write that has failed since the open file was told of one.
@@ -143,16 +148,17 @@ impl Context {
         &self,
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
-        (offset, data): (u64, Arc<[u8]>),
+        (offset, data, stability): (u64, Arc<[u8]>, Stability),
         told: Option<Told<'_>>,
-    ) -> Result<(), Errno> {
+    ) -> Result<u64, Errno> {
         let pass = self.share(fid).await;
         let range = range_of(offset, &data)?;
         let len = data.len() as u64;
         let layout = self.writable_layout(caller, fid, offset, len).await?;
         let file = self.cached(fid, layout).await?;
         let held = self.lock_all(&self.pieces(&file, range), LockMode::PW).await?;
-        let written = self.write_under(caller, key, &file, (offset, data), &held).await;
+        let what = (offset, data, stability);
+        let written = self.write_under(caller, key, &file, what, &held).await;
         if let Some(told) = told.filter(|_| written.is_ok()) {
             self.tell(&file, &held, told);
         }
@@ -160,13 +166,13 @@ impl Context {
         written
     }
 
-    /// Writes data at the end of a file, and returns where that was. Nobody else writes meanwhile.
+    /// Writes data at the end of a file, and returns where that was, and how many bytes. Nobody else writes meanwhile.
     pub(crate) async fn append(
         &self,
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
-        data: Arc<[u8]>,
-    ) -> Result<u64, Errno> {
+        (data, stability): (Arc<[u8]>, Stability),
+    ) -> Result<(u64, u64), Errno> {
         let pass = self.exclude(fid).await;
         let mut layout = self.layout(caller, fid).await?;
         let len = data.len() as u64;
@@ -179,9 +185,10 @@ impl Context {
                 layout = self.writable_layout(caller, fid, size, len).await?;
                 continue;
             }
-            let written = self.write_under(caller, key, &file, (size, data), &held).await;
+            let what = (size, data, stability);
+            let written = self.write_under(caller, key, &file, what, &held).await;
             drop((held, pass));
-            return written.map(|()| size);
+            return written.map(|len| (size, len));
         }
     }
 
@@ -191,14 +198,16 @@ impl Context {
         caller: &Caller,
         key: OpenKey,
         file: &Cached,
-        (offset, data): (u64, Arc<[u8]>),
+        (offset, data, stability): (u64, Arc<[u8]>, Stability),
         held: &[Acquired],
-    ) -> Result<(), Errno> {
+    ) -> Result<u64, Errno> {
         let range = range_of(offset, &data)?;
         if range.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let owner = self.owner(caller, file.fid).await?;
+        let is_sync = owner.flags & SYNC != 0;
+        let stability = if is_sync { Stability::File } else { stability };
         let using = self.use_open(key, file.fid)?;
         // Each error is told once, by the first who asks.
         self.take_error(key)?;
@@ -211,7 +220,7 @@ impl Context {
                     file.owner = owner;
                     file.is_privileged &= is_privileged;
                 }
-                let begun = cached.cache.handle_write(now, using.id, range.clone());
+                let begun = cached.cache.handle_write(now, using.id, range.clone(), stability);
                 let op = begun.map_err(|error| match error {
                     // It was there a moment ago.
                     WriteError::NoObjects(_) => Errno::EIO,
@@ -223,13 +232,21 @@ impl Context {
                 Ok(waiting)
             })
             .await;
-        let pieces = self.pieces(file, range);
-        self.wrote(&pieces.iter().map(|(object, _)| *object).collect::<Vec<_>>());
+        if let Ok(len) = written {
+            let pieces = self.pieces(file, offset..offset + len);
+            self.wrote(file.fid, pieces.into_iter().map(|(object, _)| object));
+        }
         let after = self.all_evictions(file);
         // What was locked may not have been at the end.
         let is_lost = before != after && !held.is_empty();
         drop(using);
-        if is_lost { Err(Errno::EIO) } else { written }
+        if is_lost {
+            return Err(Errno::EIO);
+        }
+        if stability == Stability::File && written.is_ok() {
+            self.sync_mdt(caller, file.fid).await?;
+        }
+        written
     }
 
     /// Returns when all that was written to an open file is at its targets.

@@ -93,9 +93,7 @@ impl Context {
         };
         let mut core = self.core();
         let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
-        // What this client has written under another lock may be newer.
-        let size = lvb.size.max(mount.data.written_end(key));
-        mount.objects.insert(key, KnownObject::new(fid, OstLvb { size, ..lvb }));
+        mount.objects.insert(key, KnownObject::new(fid, lvb));
         Ok(())
     }
 

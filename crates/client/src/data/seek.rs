@@ -40,6 +40,8 @@ pub enum Allocate {
     PunchHole,
     /// It becomes zeros, and the file is as long as the range at least.
     ZeroRange,
+    /// It becomes zeros; the size stays.
+    ZeroKeepSize,
 }
 
 impl Allocate {
@@ -49,7 +51,13 @@ impl Allocate {
             Self::KeepSize => FallocateMode::KEEP_SIZE,
             Self::PunchHole => FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE,
             Self::ZeroRange => FallocateMode::ZERO_RANGE,
+            Self::ZeroKeepSize => FallocateMode::ZERO_RANGE | FallocateMode::KEEP_SIZE,
         }
+    }
+
+    /// Returns whether the range has other bytes afterwards.
+    fn changes_data(self) -> bool {
+        matches!(self, Self::PunchHole | Self::ZeroRange | Self::ZeroKeepSize)
     }
 }
 
@@ -77,7 +85,7 @@ impl Context {
         let range = offset..offset.saturating_add(len);
         let pieces = self.pieces(&file, range.clone());
         let held = self.lock_all(&pieces, LockMode::PW).await?;
-        if matches!(how, Allocate::PunchHole | Allocate::ZeroRange) {
+        if how.changes_data() {
             self.data_op(|data, now| {
                 let op = data.cache.handle_punch(now, file.id, range);
                 let (sender, waiting) = oneshot::channel();
@@ -86,7 +94,7 @@ impl Context {
             })
             .await?;
         }
-        let (layout, owner) = (&file.layout, &owner);
+        let (layout, owner, now) = (&file.layout, &owner, self.core().seconds());
         let all = pieces.into_iter().map(|(object, Range { start, end })| async move {
             let mut body = described(object.file, layout, object.place, object.id);
             body.valid = body.valid
@@ -97,8 +105,7 @@ impl Context {
                 | Valid::FLPROJID;
             (body.size, body.blocks, body.nlink) = (start, end, how.mode().0);
             body.valid = body.valid | Valid::FLMTIME | Valid::FLCTIME;
-            body.mtime = self.core().seconds();
-            body.ctime = body.mtime;
+            (body.mtime, body.ctime) = (now, now);
             (body.uid, body.gid, body.projid) = (owner.uid, owner.gid, owner.projid);
             let message = Message::request(&OST_FALLOCATE).with(&OST_BODY, &body);
             let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
@@ -107,6 +114,11 @@ impl Context {
             Ok::<(), Errno>(())
         });
         let result = join_all(all).await.into_iter().collect();
+        if let Some(inode) =
+            self.core().mounts.get_mut(&self.mount).and_then(|mount| mount.inodes.get_mut(&fid))
+        {
+            inode.written = Some(now);
+        }
         drop((held, pass));
         result
     }
@@ -117,9 +129,7 @@ impl Context {
         if let Some(known) = mount.objects.get_mut(&object.key())
             && body.valid.has(Valid::FLSIZE)
         {
-            // What is dirty is not known there yet.
-            known.lvb.size = body.size.max(mount.data.written_end(object.key()));
-            known.lvb.blocks = body.blocks;
+            (known.lvb.size, known.lvb.blocks) = (body.size, body.blocks);
             if body.valid.has(Valid::FLMTIME | Valid::FLCTIME) {
                 (known.lvb.mtime, known.lvb.ctime) = (body.mtime, body.ctime);
                 known.tell();
@@ -180,8 +190,9 @@ impl Context {
         (offset, size): (u64, u64),
         what: Seek,
     ) -> Result<Option<u64>, Errno> {
-        let part = &layout.components[object.place.0];
-        let from = part.object_offset(object.place.1, offset.max(part.start));
+        let (part, stripe) = (&layout.components[object.place.0], object.place.1);
+        let striping = part.striping();
+        let from = striping.object_offset(stripe, offset.max(part.start));
         if !self.granted(object.import).flags2.has(ConnectFlags2::LSEEK) {
             return Ok((what == Seek::Data).then_some(offset.max(part.start)));
         }
@@ -193,12 +204,13 @@ impl Context {
         let reply = self.request(object.import, request.at(object.portal())).await?;
         drop(held);
         let found: Obdo = reply.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
+        let place = |at| striping.file_offset(stripe, at).filter(|place| *place < size);
         match found.size as i64 {
-            at if at >= 0 => {
-                let place = part.file_size(object.place.1, at as u64 + 1) - 1;
-                Ok((place < size).then_some(place))
+            at if at >= 0 => Ok(place(at as u64)),
+            // Behind the end of the object there is nothing but a hole, as far as the file reaches.
+            errno if errno == -i64::from(Errno::ENXIO.0) => {
+                Ok((what == Seek::Hole).then(|| place(from)).flatten())
             }
-            errno if errno == -i64::from(Errno::ENXIO.0) => Ok(None),
             errno => Err(Errno(i32::try_from(-errno).unwrap_or(Errno::EIO.0))),
         }
     }

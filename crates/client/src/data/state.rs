@@ -10,7 +10,7 @@ use fulmar_data::stripes::{self, Target};
 use fulmar_data::{Bytes, Cache, FileId, OpId, OpenId, Settings};
 use fulmar_ldlm::client::{Covered, LockId};
 use fulmar_lustre_wire::Fid;
-use fulmar_lustre_wire::ldlm::ResourceId;
+use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_net::{Memory, Slice};
 use fulmar_rpc::client::ImportId;
@@ -75,7 +75,7 @@ pub(crate) struct OpenFile {
 pub(crate) enum Waiting {
     Read(oneshot::Sender<Result<Vec<Part>, Errno>>),
     /// With the data, and where they begin in the file.
-    Write(Arc<[u8]>, u64, oneshot::Sender<Result<(), Errno>>),
+    Write(Arc<[u8]>, u64, oneshot::Sender<Result<u64, Errno>>),
     Flush(oneshot::Sender<Result<(), Errno>>),
     /// A lock that is given up.
     Cancel(Box<Cancelled>),
@@ -175,9 +175,17 @@ impl MountData {
         bytes.iter().map(part).collect()
     }
 
-    /// Returns the end of what was written here to an object, under locks that are held.
-    pub(crate) fn written_end(&self, key: ObjectKey) -> u64 {
-        self.keys.get(&key).map_or(0, |object| self.cache.written_end(*object))
+    /// Returns the attributes of an object with what was written here, of which the target does not know yet. What
+    /// replaces other data needs no more space than the object has up to its end.
+    pub(crate) fn shown(&self, key: ObjectKey, told: &OstLvb) -> OstLvb {
+        const BLOCK: u64 = 512;
+        const PAGE: u64 = 4096;
+        let Some(object) = self.keys.get(&key) else { return *told };
+        let size = told.size.max(self.cache.written_end(*object));
+        let more = self.cache.unwritten(*object).div_ceil(BLOCK);
+        let whole = size.div_ceil(PAGE).saturating_mul(PAGE / BLOCK).max(told.blocks);
+        let blocks = told.blocks.saturating_add(more).min(whole);
+        OstLvb { size, blocks, ..*told }
     }
 
     /// Returns whether an object has dirty data, none of which are being written.

@@ -35,17 +35,38 @@ impl Context {
         flushed.and(synced).and(self.take_error(key))
     }
 
-    async fn sync_targets(&self, caller: &Caller, fid: Fid, only_data: bool) -> Result<(), Errno> {
+    /// Returns when what this client has changed of a file at the MDT is on disk. One round trip if there is something.
+    pub(super) async fn sync_mdt(&self, caller: &Caller, fid: Fid) -> Result<(), Errno> {
         let is_changed = {
             let mut core = self.core();
             let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
             let inode = mount.inodes.get_mut(&fid);
-            inode.is_some_and(|inode| std::mem::take(&mut inode.is_changed) && !only_data)
+            inode.is_some_and(|inode| std::mem::take(&mut inode.is_changed))
         };
         if is_changed {
             let mdt = self.mdt(fid).await?;
             let message = Message::request(&MDS_SYNC).with(&MDT_BODY, &body(caller, fid, None));
-            self.request(mdt, Request::new(message, len_with(&[Body::LEN, BODY_LEN]))).await?;
+            let request = Request::new(message, len_with(&[Body::LEN, BODY_LEN]));
+            if let Err(errno) = self.request(mdt, request).await {
+                self.set_changed(fid);
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    /// The file is not on disk as this client has changed it.
+    fn set_changed(&self, fid: Fid) {
+        let mut core = self.core();
+        let inode = core.mounts.get_mut(&self.mount).and_then(|mount| mount.inodes.get_mut(&fid));
+        if let Some(inode) = inode {
+            inode.is_changed = true;
+        }
+    }
+
+    async fn sync_targets(&self, caller: &Caller, fid: Fid, only_data: bool) -> Result<(), Errno> {
+        if !only_data {
+            self.sync_mdt(caller, fid).await?;
         }
         let layout = self.layout(caller, fid).await?;
         let layout = &layout;

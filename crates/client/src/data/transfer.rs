@@ -122,9 +122,9 @@ impl Context {
     pub(crate) async fn run_errand(self, errand: Errand) {
         match errand {
             Errand::Transfer(rpc) => {
-                let (id, target) = (rpc.id, rpc.object.target);
+                let rpc_of = (rpc.id, rpc.object, rpc.direction);
                 let reply = self.transfer(*rpc).await;
-                self.core().data_done(self.mount, target, id, reply);
+                self.core().data_done(self.mount, rpc_of, reply);
             }
             Errand::Shrink(target, bytes) => {
                 // Without a connection all grant is accounted anew.

@@ -105,13 +105,9 @@ impl Context {
         if body.valid.has(Valid::FLCKSUM) && sum.is_some_and(|sum| sum != body.nlink) {
             return Ok(Attempt::Damaged(body.nlink));
         }
-        let mut core = self.core();
-        let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
-        if let Some(known) = mount.objects.get_mut(&transfer.object.key())
-            && body.valid.has(Valid::FLBLOCKS)
-        {
-            known.lvb.blocks = body.blocks;
-        }
+        let end = transfer.rpc.ranges.last().map_or(0, |range| range.end);
+        let blocks = body.valid.has(Valid::FLBLOCKS).then_some(body.blocks);
+        self.stored(&transfer.object, end, blocks);
         Ok(Attempt::Done(0, false))
     }
 
@@ -149,8 +145,8 @@ impl Context {
         // What may have to be sent again has its limit: beyond it, writes wait for the disk.
         let flags = transfer.rpc.flags;
         let has_room = kept_len < mount.data.settings().memory / 4;
-        let mut bits =
-            if flags.from_grant && has_room { NiobufFlags::ASYNC } else { NiobufFlags::SYNC };
+        let is_sync = flags.sync || !has_room;
+        let mut bits = if is_sync { NiobufFlags::SYNC } else { NiobufFlags::ASYNC };
         for (is_set, flag) in [
             (flags.from_grant, NiobufFlags::FROM_GRANT),
             (flags.soft_sync, NiobufFlags::SOFT_SYNC),

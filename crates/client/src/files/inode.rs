@@ -42,6 +42,9 @@ pub(crate) struct Inode {
     pub(crate) is_changed: bool,
     /// When it was read here.
     pub(crate) access: Option<Access>,
+    /// When this client has changed its data, which the MDT is told when the file is closed, unless somebody sets
+    /// its times after that.
+    pub(crate) written: Option<i64>,
     /// When it was opened and closed.
     pub(crate) reopened: Reopened,
     /// Whether what is known of the stripes of this directory is protected by `UPDATE`.
@@ -88,7 +91,7 @@ impl Inode {
         }
         if lost.has(InodeBits::UPDATE) {
             self.updates = UpdateNumber::next();
-            (self.has_shape, self.is_own) = (false, false);
+            (self.has_shape, self.is_own, self.written) = (false, false, None);
             // Somebody else may have set it.
             self.access = self.access.filter(|access| !access.is_told());
         }

@@ -136,13 +136,13 @@ pub(super) fn size(
     for (component, stripe, object) in layout.objects() {
         let (ost, id) = (mount.ost(object.ost).ok()?, object.id.resource());
         core.peer(ost)?.locks.find(&extent_resource(id), LockMode::PR, whole)?;
-        let lvb = mount.objects.get(&(ost, id))?.lvb;
-        let size = lvb.size.max(mount.data.written_end((ost, id)));
-        sum = sum.with(layout.components[component].file_size(stripe, size), &lvb);
+        let lvb = mount.data.shown((ost, id), &mount.objects.get(&(ost, id))?.lvb);
+        let size = layout.components[component].striping().file_size(stripe, lvb.size);
+        sum = sum.with(size, &lvb);
     }
     for component in layout.components.iter().filter(|one| one.is_on_mdt()) {
         let lvb = size_on_mdt(mount, mount.mdt_of(fid)?, fid)?;
-        sum = sum.with(component.file_size(0, lvb.size), &lvb);
+        sum = sum.with(component.striping().file_size(0, lvb.size), &lvb);
     }
     Some(sum)
 }
@@ -151,8 +151,7 @@ pub(super) fn size(
 pub(super) fn size_on_mdt(mount: &MountState, mdt: ImportId, fid: Fid) -> Option<OstLvb> {
     let key = (mdt, ResourceId::of_fid(fid));
     if let Some(known) = mount.objects.get(&key).filter(|_| mount.data.has_lock(key)) {
-        let size = known.lvb.size.max(mount.data.written_end(key));
-        return Some(OstLvb { size, ..known.lvb });
+        return Some(mount.data.shown(key, &known.lvb));
     }
     let body = &mount.inodes.get(&fid).filter(|one| one.bits.has(InodeBits::DOM))?.body;
     Some(OstLvb {

@@ -1,6 +1,7 @@
 //! The layout of a file: its components, and where their stripes are. Spec: mdt-ost §11.2.
 
 use fulmar_base::Errno;
+use fulmar_data::stripes::Striping;
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::layout::{ComponentFlags, CompositeMd, Layout, LovMd, LovObject, Pattern};
 use fulmar_lustre_wire::ost::OstLayout;
@@ -195,34 +196,13 @@ impl FileComponent {
         ((number % count) as usize, number / count * size + within, room)
     }
 
-    /// Returns the first byte of an object that is at or after a byte of the file. Spec: mdt-ost §11.3.
-    pub fn object_offset(&self, stripe: usize, at: u64) -> u64 {
-        if self.objects.is_empty() || self.is_on_mdt() {
-            return at;
+    /// Returns how its bytes are spread over its objects. Data on the MDT are one.
+    pub fn striping(&self) -> Striping {
+        Striping {
+            range: self.start..self.end,
+            stripe_size: self.stripe_size.max(1),
+            stripes: self.objects.len().max(1) as u64,
         }
-        let (size, count) = (self.stripe_size, self.objects.len() as u64);
-        let (number, within) = (at / size, at % size);
-        let (row, here, stripe) = (number / count, number % count, stripe as u64);
-        match stripe.cmp(&here) {
-            std::cmp::Ordering::Less => (row + 1) * size,
-            std::cmp::Ordering::Equal => row * size + within,
-            std::cmp::Ordering::Greater => row * size,
-        }
-    }
-
-    /// Returns the length that the file has at least if an object has this length. Spec: mdt-ost §11.3.
-    pub fn file_size(&self, stripe: usize, object_size: u64) -> u64 {
-        if object_size == 0 {
-            return 0;
-        }
-        if self.objects.is_empty() || self.is_on_mdt() {
-            return object_size.min(self.end);
-        }
-        let (size, count) = (self.stripe_size, self.objects.len() as u64);
-        let last = object_size - 1;
-        let number = (last / size).saturating_mul(count).saturating_add(stripe as u64);
-        let end = number.saturating_mul(size).saturating_add(last % size).saturating_add(1);
-        end.min(self.end)
     }
 
     /// Returns how requests for an object describe the component.
@@ -283,28 +263,19 @@ mod tests {
         assert!(layout.pieces(5, 0).is_empty());
     }
 
-    #[test]
-    fn a_size_of_an_object_is_one_of_the_file() {
-        let one = component(0, u64::MAX, 10, 3);
-        let sizes = [(0, 0), (0, 1), (0, 10), (1, 10), (2, 3), (0, 11), (2, 20)];
-        let expected = [0, 1, 10, 20, 23, 31, 60];
-        assert_eq!(sizes.map(|(stripe, size)| one.file_size(stripe, size)), expected);
-        assert_eq!(component(0, 15, 10, 3).file_size(1, 10), 15, "it ends with its component");
-    }
-
     proptest! {
         #[test]
         fn pieces_cover_a_range_and_agree_with_sizes(
             offset in 0..1_000_u64, len in 1..1_000_u64, count in 1..5_usize, size in 1..50_u64,
         ) {
             let one = component(0, u64::MAX, size, count);
-            let layout = layout(vec![one.clone()]);
+            let (striping, layout) = (one.striping(), layout(vec![one]));
             let mut at = offset;
             for piece in layout.pieces(offset, len) {
                 prop_assert_eq!(piece.offset, at);
-                prop_assert_eq!(one.object_offset(piece.stripe, at), piece.object_offset);
+                prop_assert_eq!(striping.object_offset(piece.stripe, at), piece.object_offset);
                 at += piece.len;
-                prop_assert_eq!(one.file_size(piece.stripe, piece.object_offset + piece.len), at);
+                prop_assert_eq!(striping.file_size(piece.stripe, piece.object_offset + piece.len), at);
             }
             prop_assert_eq!(at, offset + len);
         }

@@ -240,6 +240,11 @@ impl Context {
         layout: &FileLayout,
         Times { mtime, atime, ctime, is_own }: Times,
     ) -> Result<(), Errno> {
+        if layout.components.iter().any(|one| one.is_on_mdt()) {
+            // The MDT has them; what is dirty is written with them.
+            let key = (self.mdt(fid).await?, ResourceId::of_fid(fid));
+            self.note_times(key, [Some(ctime), mtime, atime]);
+        }
         let all = layout.objects().map(|(component, stripe, object)| async move {
             let (ost, id) = (self.ost(object.ost).await?, object.id.resource());
             let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
@@ -321,8 +326,10 @@ impl Context {
         body: &MdtBody,
     ) -> Result<(), Errno> {
         let mut layout: Arc<FileLayout> = self.layout(caller, fid).await?;
-        if size > 0 && layout.needs_objects(0, size) {
-            let range = (LayoutIntentOp::TRUNC, 0, size.saturating_add(1));
+        // Also of what begins at the size: it has the end of the file.
+        let end = size.saturating_add(1);
+        if size > 0 && layout.needs_objects(0, end) {
+            let range = (LayoutIntentOp::TRUNC, 0, end);
             layout = self.instantiate(caller, fid, range).await?;
         }
         self.cut(fid, &layout, size, body).await

@@ -83,12 +83,12 @@ impl Context {
         let of_objects = layout.objects().map(|(component, stripe, object)| async move {
             let ost = self.ost(object.ost).await?;
             let lvb = self.object_size(fid, is_new, (ost, object.id.resource())).await?;
-            let size = layout.components[component].file_size(stripe, lvb.size);
+            let size = layout.components[component].striping().file_size(stripe, lvb.size);
             Ok::<_, Errno>((size, lvb))
         });
         let on_mdt = layout.components.iter().filter(|one| one.is_on_mdt()).map(|one| async move {
             let lvb = self.size_on_mdt(fid).await?;
-            Ok::<_, Errno>((one.file_size(0, lvb.size), lvb))
+            Ok::<_, Errno>((one.striping().file_size(0, lvb.size), lvb))
         });
         let (of_objects, on_mdt) =
             futures_util::future::join(join_all(of_objects), join_all(on_mdt)).await;
@@ -164,11 +164,9 @@ impl Context {
     ) -> Result<OstLvb, Errno> {
         let mut core = self.core();
         let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
-        let written = mount.data.written_end(key);
-        let newest = |lvb: OstLvb| OstLvb { size: lvb.size.max(written), ..lvb };
         let Some(extra) = &acquired.extra else {
             let known = mount.objects.get(&key).map(|object| object.lvb);
-            return Ok(newest(known.unwrap_or_default()));
+            return Ok(mount.data.shown(key, &known.unwrap_or_default()));
         };
         // The object is being destroyed.
         if extra.result1 as i64 == -i64::from(Errno::ENOENT.0) {
@@ -178,12 +176,10 @@ impl Context {
         if let Some(errno) = lvb.error() {
             return Err(Errno(errno as i32));
         }
-        // What this client has written is not known there yet.
-        let lvb = newest(lvb);
         if acquired.held.is_some() {
             mount.objects.insert(key, Object::new(file, lvb));
         }
-        Ok(lvb)
+        Ok(mount.data.shown(key, &lvb))
     }
 
     /// Returns the attributes of the data on the MDT: what a lock on them has told, or what the MDT says.

@@ -10,6 +10,7 @@ use fulmar_lustre_wire::ldlm::{InodeBits, InodebitsPolicy, LockMode, LockType};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::TargetKind;
 
+use super::MountId;
 use super::core::Core;
 use crate::watch::{Stale, Watcher};
 
@@ -52,6 +53,15 @@ impl Core {
                 self.upcalls.push_back(Upcall { watcher, stale, lock: Some((import, lock)) });
             }
             None => self.flushed(now, import, lock),
+        }
+    }
+
+    /// The attributes of a file are other ones by what this client does: who keeps them drops them.
+    pub(crate) fn attributes_changed(&mut self, mount: MountId, file: Fid) {
+        let watcher = self.mounts.get(&mount).and_then(|mount| mount.watcher.clone());
+        let stale = vec![Stale::Attributes(file)];
+        if let Some(watcher) = watcher.filter(|one| one.concerns(&stale)) {
+            self.upcalls.push_back(Upcall { watcher, stale, lock: None });
         }
     }
 

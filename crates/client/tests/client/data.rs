@@ -29,7 +29,7 @@ fn count(fs: &FileSystem, opcode: Opcode) -> u64 {
     fs.requests().get(&opcode).copied().unwrap_or(0)
 }
 
-fn bytes(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {

@@ -11,4 +11,5 @@ mod mount;
 mod order;
 mod rig;
 mod server;
+mod sizes;
 mod trips;

@@ -83,12 +83,25 @@ pub enum Direction {
     Write,
 }
 
+/// What of a write is on disk when it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stability {
+    /// Nothing: it is in the cache. Without grant or beyond a quota it waits for the target all the same.
+    #[default]
+    Cached,
+    /// The data.
+    Data,
+    /// The data and all attributes of the file, of which the host takes care.
+    File,
+}
+
 /// How a write is executed. Spec: mdt-ost §15.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The space was granted. Otherwise the target looks for some, and the write is to be on disk before its
-    /// reply: SYNC instead of ASYNC.
+    /// The space was granted. Otherwise the target looks for some.
     pub from_grant: bool,
+    /// The write is to be on disk before its reply: SYNC instead of ASYNC. Always if the space was not granted.
+    pub sync: bool,
     /// Much memory waits for the disk of the target: it should write soon.
     pub soft_sync: bool,
     /// A lock waits for it.
@@ -179,7 +192,15 @@ pub enum Output {
         /// In order.
         bytes: Vec<Bytes>,
     },
-    /// An operation has ended. A read that was [`Output::Ready`] has no other end.
+    /// A write has ended.
+    Written {
+        /// Which.
+        op: OpId,
+        /// How many bytes from its start on are written. If these are not all, the error of the rest is left for what
+        /// reports it next. Or an error, which is not reported again for the same open file.
+        result: Result<u64, Errno>,
+    },
+    /// Another operation has ended. A read that was [`Output::Ready`] has no other end.
     Done {
         /// Which.
         op: OpId,

@@ -71,17 +71,11 @@ impl Cache {
     /// Spec: mdt-ost §22.6.
     pub fn handle_truncate(&mut self, now: Time, file: FileId, size: u64) -> OpId {
         self.set_size(file, size);
-        for (object, range) in self.file(file).layout.objects(size..u64::MAX) {
+        for (object, size) in self.cut_sizes(file, size) {
             let cached = self.objects.get_mut(&object).expect("the object is known");
-            cached.end = cached.end.min(range.start);
+            cached.limit(size);
         }
-        self.handle_punch(now, file, size..u64::MAX)
-    }
-
-    /// A range of a file becomes a hole, or is allocated anew, under locks of it: what is cached there is
-    /// dropped. After [`Output::Done`] no write of it is under way, and the host changes the objects.
-    pub fn handle_punch(&mut self, now: Time, file: FileId, range: Range<u64>) -> OpId {
-        let id = OpId(self.id());
+        let (id, range) = (OpId(self.id()), size..u64::MAX);
         let parts = self.file(file).layout.objects(range.clone());
         for (object, range) in &parts {
             self.drop_dirty(*object, range.clone());
@@ -89,6 +83,28 @@ impl Cache {
         let objects = parts.into_iter().map(|(object, _)| object).collect();
         let flush = Flush { then: Then::Cut(file, range), pending: BTreeSet::new() };
         self.begin_flush(id, flush, objects, Priority::Full);
+        self.pump(now);
+        id
+    }
+
+    /// Returns the sizes that objects get when a file gets a size: of those that the host locks from there on before
+    /// [`Cache::handle_truncate`], and cuts after it.
+    pub fn cut_sizes(&self, file: FileId, size: u64) -> Vec<(Object, u64)> {
+        self.file(file).layout.cut(size)
+    }
+
+    /// A range of a file becomes a hole, or is allocated anew, under locks of it: what is dirty there is written, as
+    /// the file may be longer by it and the target may refuse, and then all is dropped that is cached there. After
+    /// [`Output::Done`] the host changes the objects. Spec: mdt-ost §22.12.
+    pub fn handle_punch(&mut self, now: Time, file: FileId, range: Range<u64>) -> OpId {
+        let id = OpId(self.id());
+        let parts = self.file(file).layout.objects(range.clone());
+        let is_unwritten = |(object, part): &(Object, Range<u64>)| {
+            self.objects[object].pages.has_unwritten(part.clone())
+        };
+        let objects = parts.into_iter().filter(is_unwritten).map(|(object, _)| object).collect();
+        let flush = Flush { then: Then::Punch(file, range), pending: BTreeSet::new() };
+        self.begin_flush(id, flush, objects, Priority::Urgent);
         self.pump(now);
         id
     }
@@ -149,16 +165,23 @@ impl Cache {
         let Some(Op::Flush(flush)) = self.ops.remove(&id) else { return };
         let result = match flush.then {
             Then::Report(open) => self.take_error(open),
+            Then::Part(op) => return self.end_part(op),
+            Then::Write(open, range, accepted) => {
+                if !self.has_failed(open) {
+                    self.grow(self.opens[&open].file, range.end);
+                }
+                return self.end_write(id, open, (accepted, range.end - range.start));
+            }
             Then::Nothing => Ok(()),
             Then::Drop(object, range) => {
                 self.drop_uncovered(object, range);
                 let cached = self.objects.get_mut(&object).expect("the object is known");
                 // Others may cut what no lock covers.
                 let covered = cached.locks.values().map(|lock| lock.range.end).max();
-                cached.end = cached.end.min(covered.unwrap_or(0));
+                cached.limit(covered.unwrap_or(0));
                 Ok(())
             }
-            Then::Cut(file, range) => {
+            Then::Cut(file, range) | Then::Punch(file, range) => {
                 // What was being written is clean now.
                 for (object, range) in self.file(file).layout.objects(range) {
                     self.drop_clean(object, range);

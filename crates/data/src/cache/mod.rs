@@ -17,9 +17,9 @@ use fulmar_lustre_wire::Fid;
 
 pub use api::{
     Bytes, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, PageCounts,
-    Reply, Rpc, RpcId, Settings, TargetView, WriteError,
+    Reply, Rpc, RpcId, Settings, Stability, TargetView, WriteError,
 };
-use state::{Cached, File, Op, Open, Pending, Server, Timer};
+use state::{Cached, File, Flush, Op, Open, Pending, Server, Then, Timer};
 
 use crate::budget::Class;
 use crate::buffers::{Buffers, Change};
@@ -151,7 +151,7 @@ impl Cache {
         for object in objects {
             let cached = self.objects.get_mut(&object).expect("listed above");
             cached.locks.clear();
-            cached.end = 0;
+            cached.limit(0);
             if cached.dirty.oldest().is_some() {
                 self.failed(object, Errno::EIO);
             }
@@ -256,7 +256,7 @@ impl Cache {
         let has_op = self.ops.values().any(|op| match op {
             Op::Read(read) => read.open == open,
             Op::Write(write) => write.open == open,
-            Op::Flush(flush) => matches!(flush.then, state::Then::Report(other) if other == open),
+            Op::Flush(flush) => flush.then.open() == Some(open),
         });
         assert!(!has_op, "the operations of an open file end before it is closed");
         let file = self.opens.remove(&open).expect("a file is closed once").file;
@@ -283,15 +283,27 @@ impl Cache {
         self.objects.get(&object).map_or(0, |cached| cached.end)
     }
 
+    /// Returns how many bytes of an object are not at the target yet.
+    pub fn unwritten(&self, object: Object) -> u64 {
+        let Some(cached) = self.objects.get(&object) else { return 0 };
+        let len = |(range, _): &(Range<u64>, _)| range.end - range.start;
+        let writing = cached.writing.keys().map(|id| match &self.rpcs[id].kind {
+            state::Kind::Write { extents, .. } => extents.iter().map(len).sum::<u64>(),
+            _ => 0,
+        });
+        cached.dirty.bytes() + writing.sum::<u64>()
+    }
+
     /// Returns whether an object has dirty data and none of them are being written: what describes the object now goes
     /// with all of them.
     pub fn is_unsent(&self, object: Object) -> bool {
         self.objects.get(&object).is_some_and(|one| one.is_dirty() && one.writing.is_empty())
     }
 
-    /// Somebody no longer waits for an operation. [`Output::Done`] with EINTR follows: a write has written
-    /// what was filled, and a flush goes on by itself. False if the operation does not wait, or if it belongs
-    /// to a lock or a truncation, which cannot be given up.
+    /// Somebody no longer waits for an operation. [`Output::Done`] with EINTR follows, or [`Output::Written`] with what
+    /// was accepted until then, if that is something; what else was filled is written, and a flush goes on, by
+    /// themselves. False if the operation does not wait, or if it belongs to a lock or a truncation, which cannot be
+    /// given up.
     pub fn handle_interrupt(&mut self, now: Time, id: OpId) -> bool {
         match self.ops.get(&id) {
             Some(Op::Read(read)) if read.is_queued || !read.waits.is_empty() => {
@@ -299,11 +311,12 @@ impl Cache {
                 self.readers.retain(|other| *other != id);
                 pins.into_iter().for_each(|buffer| self.buffers.unpin(buffer));
             }
+            Some(Op::Write(write)) if write.filling.is_none() && write.range.is_empty() => {}
             Some(Op::Write(write)) if write.filling.is_none() => {
                 let target = self.part(write).0.target;
                 self.server(target).waiters.retain(|other| *other != id);
             }
-            Some(Op::Flush(flush)) if matches!(flush.then, state::Then::Report(_)) => {
+            Some(Op::Flush(flush)) if flush.then.open().is_some() => {
                 for object in flush.pending.clone() {
                     let cached = self.objects.get_mut(&object).expect("the object is known");
                     cached.flushes.retain(|(other, _)| *other != id);
@@ -311,8 +324,14 @@ impl Cache {
             }
             _ => return false,
         }
-        self.ops.remove(&id);
-        self.outputs.push_back(Output::Done { op: id, result: Err(Errno::EINTR) });
+        let output = match self.ops.remove(&id) {
+            Some(Op::Write(write)) => interrupted(id, write.len()),
+            Some(Op::Flush(Flush { then: Then::Write(_, _, accepted), .. })) => {
+                interrupted(id, accepted)
+            }
+            _ => Output::Done { op: id, result: Err(Errno::EINTR) },
+        };
+        self.outputs.push_back(output);
         self.pump(now);
         true
     }
@@ -467,4 +486,9 @@ impl Cache {
     fn open_mut(&mut self, open: OpenId) -> &mut Open {
         self.opens.get_mut(&open).expect("the host names files that it has opened")
     }
+}
+
+/// Ends a write that is given up, of which so many bytes were accepted.
+fn interrupted(op: OpId, accepted: u64) -> Output {
+    Output::Written { op, result: if accepted > 0 { Ok(accepted) } else { Err(Errno::EINTR) } }
 }

@@ -150,8 +150,10 @@ impl Cache {
         let window = server.in_window();
         let grant: Figures = server.grants.figures(cost, dirty_max, window);
         server.used = now;
+        let from_grant = extents.iter().all(|(_, extent)| extent.paid);
         let flags = Flags {
-            from_grant: extents.iter().all(|(_, extent)| extent.paid),
+            from_grant,
+            sync: !from_grant || extents.iter().any(|(_, extent)| extent.durable),
             soft_sync: self.unstable > self.settings.memory / 8,
             urgent: is_urgent,
         };
@@ -176,7 +178,12 @@ impl Cache {
         let server = self.targets.get_mut(&object.target).expect("its target is known");
         cached.writing.remove(&id);
         let (mut cost, mut bytes) = (0, 0);
+        // A lock that is gone says nothing.
+        let covered = cached.locks.values().map(|lock| lock.range.end).max().unwrap_or(0);
         for (range, extent) in &extents {
+            if is_ok {
+                cached.stored = cached.stored.max(range.end.min(covered));
+            }
             cached.busy.remove(range);
             cached.pages.written(range.clone(), id, is_ok, &mut self.buffers);
             bytes += range.end - range.start;
@@ -184,8 +191,10 @@ impl Cache {
         }
         server.dirty -= bytes;
         server.grants.written(cost, keeps);
+        cached.end = cached.end.max(cached.stored);
         if let Err(errno) = reply.result {
             self.failed(object, errno);
+            self.shorten(object);
         }
         if keeps {
             self.unstable += bytes;
@@ -198,6 +207,19 @@ impl Cache {
             self.close_arena(object);
         }
         self.settle(object);
+    }
+
+    /// What was accepted is lost: the object is as long as what is left.
+    fn shorten(&mut self, object: Object) {
+        let Some(cached) = self.objects.get_mut(&object) else { return };
+        let writing = cached.writing.keys().map(|id| match &self.rpcs[id].kind {
+            Kind::Write { extents, .. } => {
+                extents.iter().map(|(_, extent)| extent.accepted).max().unwrap_or(0)
+            }
+            _ => 0,
+        });
+        let left = writing.max().unwrap_or(0).max(cached.dirty.accepted_end());
+        cached.end = cached.end.min(left.max(cached.stored));
     }
 }
 

@@ -69,8 +69,10 @@ pub(super) struct Cached {
     pub(super) file: FileId,
     pub(super) pages: Pages,
     pub(super) dirty: Dirty,
-    /// The end of what was written.
+    /// The end of what was written and accepted, under locks that are held.
     pub(super) end: u64,
+    /// The same of what is at the target.
+    pub(super) stored: u64,
     pub(super) busy: Busy,
     /// The writes in flight, with the number of the oldest data in each.
     pub(super) writing: BTreeMap<RpcId, u64>,
@@ -95,6 +97,7 @@ impl Cached {
             pages: Pages::default(),
             dirty: Dirty::default(),
             end: 0,
+            stored: 0,
             busy: Busy::default(),
             writing: BTreeMap::new(),
             locks: BTreeMap::new(),
@@ -143,6 +146,11 @@ impl Cached {
     pub(super) fn is_settled(&self, order: u64, only_sent: bool) -> bool {
         let sent = self.writing.values().all(|&oldest| oldest > order);
         sent && (only_sent || self.dirty.oldest().is_none_or(|(oldest, _)| oldest > order))
+    }
+
+    /// What was written is known up to this byte at most.
+    pub(super) fn limit(&mut self, end: u64) {
+        (self.end, self.stored) = (self.end.min(end), self.stored.min(end));
     }
 
     /// Returns whether something is dirty or being written.
@@ -243,8 +251,19 @@ pub(super) struct Write {
     /// What is left.
     pub(super) range: Range<u64>,
     pub(super) filling: Option<Fragment>,
+    pub(super) is_durable: bool,
+    /// The end of what was accepted from its start on without waiting, and the start.
+    pub(super) accepted: u64,
+    pub(super) start: u64,
     /// The objects that it has to wait for.
-    pub(super) unpaid: BTreeSet<Object>,
+    pub(super) waits: BTreeSet<Object>,
+}
+
+impl Write {
+    /// Returns how many bytes from the start on were accepted.
+    pub(super) fn len(&self) -> u64 {
+        self.accepted - self.start
+    }
 }
 
 /// A part of a write that has its memory.
@@ -269,10 +288,26 @@ pub(super) enum Then {
     Nothing,
     /// The open file is told of failed writes.
     Report(OpenId),
+    /// A write has ended, of this range, of which so many bytes were accepted before.
+    Write(OpenId, Range<u64>, u64),
+    /// A write goes on with its next part.
+    Part(OpId),
     /// What a lock protected is dropped.
     Drop(Object, Range<u64>),
-    /// What was in a range of the file is dropped.
+    /// What was in a range of the file is dropped, of which only what was sent already is waited for.
     Cut(FileId, Range<u64>),
+    /// The same after all of it is written.
+    Punch(FileId, Range<u64>),
+}
+
+impl Then {
+    /// Returns the open file that waits for it.
+    pub(super) fn open(&self) -> Option<OpenId> {
+        match self {
+            Self::Report(open) | Self::Write(open, ..) => Some(*open),
+            _ => None,
+        }
+    }
 }
 
 /// An RPC.

@@ -20,6 +20,7 @@ struct Rig {
     open: OpenId,
     rpcs: VecDeque<Rpc>,
     done: Vec<(OpId, Result<(), Errno>)>,
+    written: Vec<(OpId, Result<u64, Errno>)>,
     ready: Vec<(OpId, Vec<Bytes>)>,
     fills: Vec<OpId>,
     shrinks: Vec<u64>,
@@ -36,8 +37,8 @@ impl Rig {
         cache.handle_lock(OBJECT, LOCK, 0..u64::MAX, true);
         let open = cache.open(file);
         let (done, ready, fills, shrinks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let rpcs = VecDeque::new();
-        Self { cache, now: Time(1), file, open, rpcs, done, ready, fills, shrinks }
+        let (rpcs, written) = (VecDeque::new(), Vec::new());
+        Self { cache, now: Time(1), file, open, rpcs, done, written, ready, fills, shrinks }
     }
 
     fn drain(&mut self) {
@@ -46,6 +47,10 @@ impl Rig {
                 Output::Rpc(rpc) => self.rpcs.push_back(*rpc),
                 Output::Fill { op, .. } => self.fills.push(op),
                 Output::Ready { op, bytes } => self.ready.push((op, bytes)),
+                Output::Written { op, result } => {
+                    self.done.push((op, result.map(drop)));
+                    self.written.push((op, result));
+                }
                 Output::Done { op, result } => self.done.push((op, result)),
                 Output::Shrink { bytes, .. } => self.shrinks.push(bytes),
                 Output::Allocate { .. } | Output::Release { .. } => {}
@@ -55,9 +60,18 @@ impl Rig {
 
     /// Begins a write, and fills it as far as there is room.
     fn write(&mut self, range: Range<u64>) -> OpId {
-        let op = self.cache.handle_write(self.now, self.open, range).unwrap();
+        self.write_to(range, Stability::Cached)
+    }
+
+    fn write_to(&mut self, range: Range<u64>, stability: Stability) -> OpId {
+        let op = self.cache.handle_write(self.now, self.open, range, stability).unwrap();
         self.fill();
         op
+    }
+
+    /// Returns how many bytes of a write are written, if it has ended.
+    fn len(&self, op: OpId) -> Option<Result<u64, Errno>> {
+        self.written.iter().find(|(other, _)| *other == op).map(|(_, result)| *result)
     }
 
     fn fill(&mut self) {
@@ -236,21 +250,119 @@ fn what_was_written_is_known_as_far_as_locks_reach() {
 }
 
 #[test]
-fn a_hole_waits_for_what_is_being_written_and_drops_the_rest() {
+fn what_becomes_a_hole_is_written_before_it_is_dropped() {
     let mut rig = Rig::new(0, 16 * MIB, |_| {});
     rig.write(0..4096);
     rig.flush();
     rig.write(8192..12288);
     let punch = rig.cache.handle_punch(rig.now, rig.file, 2048..10_000);
     rig.drain();
-    let rpc = rig.rpc();
-    assert_eq!((rig.end(punch), rig.cache.gauges().dirty), (None, 4096 + 2288));
-    rig.reply(&rpc, Ok(0));
+    let (first, second) = (rig.rpc(), rig.rpc());
+    assert_eq!(second.ranges, std::slice::from_ref(&(8192..12288)), "the file ends there");
+    rig.reply(&first, Ok(0));
+    assert_eq!((rig.end(punch), rig.cache.gauges().dirty), (None, 4096));
+    rig.reply(&second, Ok(0));
     assert_eq!((rig.end(punch), rig.cache.size(rig.file)), (Some(Ok(())), 12288));
+    assert_eq!(rig.cache.written_end(OBJECT), 12288);
     let op = rig.read(0..2048);
     assert!(rig.is_ready(op));
     rig.read(2048..4096);
     assert_eq!(rig.rpc().direction, Direction::Read);
+    // Where nothing is dirty, nothing is waited for.
+    rig.write(0..2048);
+    let punch = rig.cache.handle_punch(rig.now, rig.file, 4096..8192);
+    rig.drain();
+    assert_eq!((rig.end(punch), rig.cache.gauges().dirty), (Some(Ok(())), 2048));
+}
+
+#[test]
+fn a_write_that_is_refused_does_not_make_the_file_longer() {
+    let mut rig = Rig::new(0, 0, |_| {});
+    let op = rig.write(4096..3 * MIB);
+    let rpc = rig.rpc();
+    assert_eq!((rig.cache.size(rig.file), rig.cache.written_end(OBJECT)), (0, 0));
+    rig.reply(&rpc, Err(Errno::ENOSPC));
+    // Nothing of what is behind it is attempted.
+    assert_eq!((rig.len(op), rig.rpcs.len()), (Some(Err(Errno::ENOSPC)), 0));
+    assert_eq!((rig.cache.size(rig.file), rig.cache.written_end(OBJECT)), (0, 0));
+    let op = rig.write(0..10);
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(0));
+    assert_eq!(rig.len(op), Some(Ok(10)));
+    assert_eq!((rig.cache.size(rig.file), rig.cache.written_end(OBJECT)), (10, 10));
+}
+
+#[test]
+fn a_write_of_which_something_is_accepted_is_a_short_one() {
+    // Grant for one part.
+    let mut rig = Rig::new(0, MIB + TERMS.tax, |_| {});
+    let op = rig.write(0..2 * MIB + 10);
+    // It is written for the one that waits.
+    let first = rig.rpc();
+    rig.reply(&first, Ok(0));
+    let second = rig.rpc();
+    assert_eq!((second.ranges[0].clone(), second.flags.from_grant), (MIB..2 * MIB, false));
+    rig.reply(&second, Err(Errno::ENOSPC));
+    assert_eq!(rig.len(op), Some(Ok(MIB)));
+    assert_eq!((rig.cache.size(rig.file), rig.cache.written_end(OBJECT)), (MIB, MIB));
+    assert_eq!(rig.cache.take_error(rig.open), Err(Errno::ENOSPC), "it is told by the next one");
+}
+
+#[test]
+fn what_was_accepted_and_is_refused_later_does_not_stay_a_part_of_the_object() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    rig.flush();
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(0));
+    rig.write(20_000..30_000);
+    rig.flush();
+    let rpc = rig.rpc();
+    rig.write(10_000..10_010);
+    rig.reply(&rpc, Err(Errno::EDQUOT));
+    assert_eq!(rig.cache.written_end(OBJECT), 10_010, "this is accepted");
+    rig.flush();
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Err(Errno::EDQUOT));
+    assert_eq!(rig.cache.written_end(OBJECT), 4096);
+}
+
+#[test]
+fn a_write_that_is_to_be_on_disk_is_sent_at_once_and_ends_with_it() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    let op = rig.write_to(4096..8192, Stability::Data);
+    assert_eq!((rig.cache.written_end(OBJECT), rig.cache.unwritten(OBJECT)), (4096, 8192));
+    let (older, rpc) = (rig.rpc(), rig.rpc());
+    assert_eq!((older.ranges[0].clone(), older.flags.sync), (0..4096, false));
+    assert_eq!(rpc.ranges, std::slice::from_ref(&(4096..8192)));
+    assert!(rpc.flags.sync && rpc.flags.from_grant);
+    rig.reply(&older, Ok(0));
+    assert_eq!((rig.len(op), rig.cache.unwritten(OBJECT)), (None, 4096));
+    rig.reply(&rpc, Ok(0));
+    assert_eq!((rig.len(op), rig.cache.unwritten(OBJECT)), (Some(Ok(4096)), 0));
+    assert_eq!((rig.cache.size(rig.file), rig.cache.written_end(OBJECT)), (8192, 8192));
+    // What it replaces goes along.
+    rig.write(0..4096);
+    let op = rig.write_to(100..200, Stability::File);
+    let rpc = rig.rpc();
+    assert_eq!((rpc.ranges[0].clone(), rpc.flags.sync), (0..4096, true));
+    rig.reply(&rpc, Err(Errno::EIO));
+    assert_eq!(rig.len(op), Some(Err(Errno::EIO)));
+}
+
+#[test]
+fn a_cut_leaves_nothing_of_the_objects_of_parts_behind_it() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    let behind = Object { target: Target::Ost(1), ..OBJECT };
+    rig.cache.set_layout(rig.file, Layout::two(MIB, [OBJECT, behind]));
+    rig.cache.handle_connected(rig.now, behind.target, TERMS, 16 * MIB);
+    rig.cache.handle_lock(behind, LockKey(2), 0..u64::MAX, true);
+    rig.write(0..2 * MIB);
+    assert_eq!(rig.cache.written_end(behind), 2 * MIB);
+    rig.cache.handle_truncate(rig.now, rig.file, 4);
+    rig.drain();
+    assert_eq!((rig.cache.written_end(OBJECT), rig.cache.written_end(behind)), (4, 4));
 }
 
 #[test]
@@ -403,13 +515,13 @@ fn a_file_without_objects_is_zeros_and_gets_them_before_a_write() {
     rig.drain();
     assert_eq!(rig.ready, [(op, vec![Bytes::Zeros(9900)])]);
     rig.cache.handle_read_end(rig.now, op);
-    let error = rig.cache.handle_write(rig.now, open, 5..9).unwrap_err();
+    let error = rig.cache.handle_write(rig.now, open, 5..9, Stability::Cached).unwrap_err();
     assert_eq!(error, WriteError::NoObjects(5..9));
-    let error = rig.cache.handle_write(rig.now, open, 5..u64::MAX).unwrap_err();
+    let error = rig.cache.handle_write(rig.now, open, 5..u64::MAX, Stability::Cached).unwrap_err();
     assert_eq!(error, WriteError::TooLarge);
     let object = Object { target: Target::Ost(7), ..OBJECT };
     rig.cache.set_layout(file, Layout::plain(MIB, vec![object]));
-    assert!(rig.cache.handle_write(rig.now, open, 5..9).is_ok());
+    assert!(rig.cache.handle_write(rig.now, open, 5..9, Stability::Cached).is_ok());
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use fulmar_base::{BufferId, Time};
 
-use super::api::{OpId, OpenId, Output, WriteError};
-use super::state::{Arena, Flush, Fragment, Op, Priority, Server, Then, Timer, Write};
+use super::api::{FileId, OpId, OpenId, Output, Stability, WriteError};
+use super::state::{Arena, Flush, Fragment, Op, Open, Priority, Server, Then, Timer, Write};
 use super::{Cache, SIZE_MAX};
 use crate::budget::Class;
 use crate::buffers::BUFFER_MAX;
@@ -20,7 +20,8 @@ const DIRTY_MAX: u64 = 2000 << 20;
 
 impl Cache {
     /// Writes to an open file, under a lock that covers the range. [`Output::Fill`] follows for each part as
-    /// soon as there is room, then [`Output::Done`].
+    /// soon as there is room, then [`Output::Written`]. The file is longer as soon as a part is accepted: when it is
+    /// cached, or at its target if it has to wait for that.
     ///
     /// # Errors
     /// If the file has no objects there, or cannot be written.
@@ -29,6 +30,7 @@ impl Cache {
         now: Time,
         open: OpenId,
         range: Range<u64>,
+        stability: Stability,
     ) -> Result<OpId, WriteError> {
         let file = self.open_mut(open).file;
         let layout = &self.file(file).layout;
@@ -42,7 +44,9 @@ impl Cache {
             return Err(WriteError::NoObjects(missing));
         }
         let id = OpId(self.id());
-        let write = Write { open, file, range, filling: None, unpaid: BTreeSet::new() };
+        let (start, is_durable) = (range.start, stability > Stability::Cached);
+        let (accepted, waits) = (start, BTreeSet::new());
+        let write = Write { open, file, range, filling: None, is_durable, accepted, start, waits };
         self.ops.insert(id, Op::Write(write));
         self.next_part(id);
         self.pump(now);
@@ -58,31 +62,77 @@ impl Cache {
         let part = write.filling.take().expect("there is something to fill");
         let Fragment { object, range, memory, reserved } = part;
         write.range.start += range.end - range.start;
-        let (file, end) = (write.file, write.range.start);
-        if reserved.is_none() {
-            write.unpaid.insert(object);
-        }
         self.order += 1;
-        let order = self.order;
+        let (order, durable) = (self.order, write.is_durable);
+        let entry = dirty::Write { order, now, reserved, durable };
+        let (file, end, is_accepted) = (write.file, write.range.start, entry.is_accepted());
+        if is_accepted {
+            write.accepted = end;
+        } else if reserved.is_some() {
+            write.waits.insert(object);
+        }
         let cached = self.objects.get_mut(&object).expect("the object is known");
         let server = self.targets.get_mut(&object.target).expect("its target is known");
         let terms = *server.grants.terms();
         cached.pages.write(range.clone(), memory, &mut self.buffers);
-        cached.end = cached.end.max(range.end);
-        let write = dirty::Write { order, now, reserved };
-        let (cost, replaced) = cached.dirty.add(&range, write, &terms);
+        let (cost, replaced) = cached.dirty.add(&range, entry, &terms);
         server.grants.dirty(reserved.unwrap_or(0), cost);
         // This was counted when it got its memory.
         server.dirty -= replaced;
-        if reserved.is_none() {
+        if is_accepted {
+            cached.end = cached.end.max(range.end);
+        } else {
             cached.urgent = order;
         }
         self.buffers.unpin(memory.buffer);
-        let file = self.file_mut(file);
-        file.size = file.size.max(end);
+        if is_accepted {
+            self.grow(file, end);
+        }
         self.requeue(object);
-        self.next_part(op);
+        if reserved.is_some() {
+            self.next_part(op);
+        } else {
+            // If it is refused, nothing behind it is written.
+            let (id, flush) =
+                (OpId(self.id()), Flush { then: Then::Part(op), pending: BTreeSet::new() });
+            self.begin_flush(id, flush, vec![object], Priority::Urgent);
+        }
         self.pump(now);
+    }
+
+    /// A part of a write for which there was no grant is at its target, or refused.
+    pub(super) fn end_part(&mut self, id: OpId) {
+        let Some(Op::Write(write)) = self.ops.get_mut(&id) else { return };
+        let (file, open, end) = (write.file, write.open, write.range.start);
+        let before = write.len();
+        if write.waits.is_empty() {
+            write.accepted = end;
+        }
+        if self.has_failed(open) {
+            self.ops.remove(&id);
+            return self.end_write(id, open, (before, before));
+        }
+        self.grow(file, end);
+        self.next_part(id);
+    }
+
+    /// Ends a write of which so many bytes from its start are written, also if others have failed. Those are reported
+    /// later if there is something else to tell.
+    pub(super) fn end_write(&mut self, op: OpId, open: OpenId, (accepted, whole): (u64, u64)) {
+        let result = if !self.has_failed(open) {
+            Ok(whole)
+        } else if accepted > 0 {
+            Ok(accepted)
+        } else {
+            self.take_error(open).map(|()| 0)
+        };
+        self.outputs.push_back(Output::Written { op, result });
+    }
+
+    /// Returns whether writes have failed that an open file was not told of.
+    pub(super) fn has_failed(&self, open: OpenId) -> bool {
+        let Open { file, seen, .. } = &self.opens[&open];
+        self.file(*file).failed.0 > *seen
     }
 
     /// Lets a write wait for room for its next part, or ends it.
@@ -94,14 +144,22 @@ impl Cache {
             self.waiting.insert(target);
             return;
         }
-        let (open, objects) = (write.open, write.unpaid.clone());
+        let (open, objects) = (write.open, write.waits.clone());
+        let (range, accepted) = (write.start..write.range.end, write.len());
         self.ops.remove(&id);
         if objects.is_empty() {
-            self.outputs.push_back(Output::Done { op: id, result: Ok(()) });
+            self.outputs.push_back(Output::Written { op: id, result: Ok(accepted) });
         } else {
-            let flush = Flush { then: Then::Report(open), pending: BTreeSet::new() };
+            let then = Then::Write(open, range, accepted);
+            let flush = Flush { then, pending: BTreeSet::new() };
             self.begin_flush(id, flush, objects.into_iter().collect(), Priority::Urgent);
         }
+    }
+
+    /// A file has at least this size.
+    pub(super) fn grow(&mut self, file: FileId, end: u64) {
+        let file = self.file_mut(file);
+        file.size = file.size.max(end);
     }
 
     /// Returns the next part of a write: within one RPC of one object, and one buffer.

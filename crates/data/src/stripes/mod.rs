@@ -8,12 +8,14 @@
 //! A plain layout is one component. All offsets in objects are counted from the start of the file, so
 //! an object of a later component has a hole at its start.
 
+mod striping;
 mod wire;
 
 use std::ops::Range;
 
 use fulmar_lustre_wire::Fid;
 
+pub use striping::Striping;
 pub use wire::LayoutError;
 
 /// A server of data, by its index.
@@ -69,38 +71,33 @@ pub struct Layout {
 /// A part of a file whose stripes are the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Component {
-    range: Range<u64>,
-    stripe_size: u64,
+    striping: Striping,
     /// By stripe; none if they do not exist.
     objects: Vec<Option<Object>>,
 }
 
 impl Component {
-    /// Returns the bytes of a stripe that are in front of a byte of the file.
-    fn in_front(&self, stripe: usize, at: u64) -> u64 {
-        let width = self.stripe_size.saturating_mul(self.objects.len() as u64);
-        let (full, rest) = (at / width, at % width);
-        let before = self.stripe_size * stripe as u64;
-        full * self.stripe_size + rest.saturating_sub(before).min(self.stripe_size)
+    fn new(range: Range<u64>, stripe_size: u64, objects: Vec<Option<Object>>) -> Self {
+        let stripes = objects.len().max(1) as u64;
+        Self { striping: Striping { range, stripe_size, stripes }, objects }
     }
 
-    /// Returns where a byte of an object is in the file.
-    fn file_offset(&self, stripe: usize, at: u64) -> u64 {
-        let width = self.stripe_size.saturating_mul(self.objects.len() as u64);
-        let (full, rest) = (at / self.stripe_size, at % self.stripe_size);
-        full.saturating_mul(width).saturating_add(self.stripe_size * stripe as u64 + rest)
+    fn range(&self) -> &Range<u64> {
+        &self.striping.range
     }
 
     /// Returns the part that begins at a byte of the component, and ends at `end` or before.
     fn piece(&self, at: u64, end: u64) -> Piece {
-        let end = end.min(self.range.end);
+        let end = end.min(self.range().end);
         if self.objects.is_empty() {
             return Piece { file: at..end, place: Place::None };
         }
-        let stripe = (at / self.stripe_size % self.objects.len() as u64) as usize;
-        let next = (at / self.stripe_size + 1).saturating_mul(self.stripe_size);
-        let end = if self.objects.len() == 1 { end } else { end.min(next) };
-        let place = |object| Place::Object { object, at: self.in_front(stripe, at) };
+        let Striping { stripe_size, stripes, .. } = self.striping;
+        let stripe = (at / stripe_size % stripes) as usize;
+        let next = (at / stripe_size + 1).saturating_mul(stripe_size);
+        let end = if stripes == 1 { end } else { end.min(next) };
+        let at_object = self.striping.object_offset(stripe, at);
+        let place = |object| Place::Object { object, at: at_object };
         Piece { file: at..end, place: self.objects[stripe].map_or(Place::None, place) }
     }
 
@@ -122,8 +119,16 @@ impl Layout {
     pub fn plain(stripe_size: u64, objects: Vec<Object>) -> Self {
         assert!(stripe_size > 0, "stripes have a size");
         let objects = objects.into_iter().map(Some).collect();
-        let component = Component { range: 0..u64::MAX, stripe_size, objects };
+        let component = Component::new(0..u64::MAX, stripe_size, objects);
         Self { components: vec![component], is_writable: true }
+    }
+
+    /// Returns a layout of two components with one object each.
+    #[cfg(test)]
+    pub(crate) fn two(border: u64, objects: [Object; 2]) -> Self {
+        let ranges = [0..border, border..u64::MAX].into_iter().zip(objects);
+        let component = |(range, object)| Component::new(range, 1 << 20, vec![Some(object)]);
+        Self { components: ranges.map(component).collect(), is_writable: true }
     }
 
     /// Returns whether the file may be written without a change of its layout, besides missing objects.
@@ -139,11 +144,11 @@ impl Layout {
             if at >= end {
                 return None;
             }
-            let after = self.components.partition_point(|component| component.range.end <= at);
+            let after = self.components.partition_point(|component| component.range().end <= at);
             let piece = match self.components.get(after) {
-                Some(component) if component.range.start <= at => component.piece(at, end),
+                Some(component) if component.range().start <= at => component.piece(at, end),
                 next => {
-                    let next = next.map_or(u64::MAX, |component| component.range.start);
+                    let next = next.map_or(u64::MAX, |component| component.range().start);
                     Piece { file: at..end.min(next), place: Place::None }
                 }
             };
@@ -157,12 +162,13 @@ impl Layout {
     pub fn objects(&self, range: Range<u64>) -> Vec<(Object, Range<u64>)> {
         let mut found = Vec::new();
         for component in &self.components {
-            let from = range.start.max(component.range.start);
-            let to = range.end.min(component.range.end);
+            let from = range.start.max(component.range().start);
+            let to = range.end.min(component.range().end);
             for (stripe, object) in component.found().filter(|_| from < to) {
-                let start = component.in_front(stripe, from);
+                let start = component.striping.object_offset(stripe, from);
                 // Without an end, the object has none either.
-                let end = if to == u64::MAX { to } else { component.in_front(stripe, to) };
+                let end =
+                    if to == u64::MAX { to } else { component.striping.object_offset(stripe, to) };
                 if start < end {
                     found.push((object, start..end));
                 }
@@ -176,23 +182,31 @@ impl Layout {
     pub fn file_offset(&self, object: Object, at: u64) -> Option<u64> {
         self.components.iter().find_map(|component| {
             let (stripe, _) = component.found().find(|(_, found)| *found == object)?;
-            Some(component.file_offset(stripe, at)).filter(|at| component.range.contains(at))
+            component.striping.file_offset(stripe, at)
         })
     }
 
     /// Returns the size of the file, given those of its objects. Spec: mdt-ost §11.3.
     pub fn size(&self, size_of: impl Fn(Object) -> u64) -> u64 {
         let sizes = self.components.iter().flat_map(|component| {
-            component.found().map(|(stripe, object)| match size_of(object) {
-                0 => 0,
-                size => {
-                    let end = component.file_offset(stripe, size - 1).saturating_add(1);
-                    let is_inside = end > component.range.start;
-                    if is_inside { end.min(component.range.end) } else { 0 }
-                }
-            })
+            let size = |(stripe, object)| component.striping.file_size(stripe, size_of(object));
+            component.found().map(size).collect::<Vec<_>>()
         });
         sizes.max().unwrap_or(0)
+    }
+
+    /// Returns the sizes that objects get with a size of the file: those of all components that do not end before it,
+    /// also of those that begin behind it. Spec: mdt-ost §22.6.
+    pub fn cut(&self, size: u64) -> Vec<(Object, u64)> {
+        let has = |at| self.components.iter().any(|component| component.range().contains(&at));
+        // Where nothing follows, the last component has the end.
+        let least = if size > 0 && !has(size) { size - 1 } else { size };
+        let concerned = self.components.iter().filter(|one| one.range().end > least);
+        let sizes = concerned.flat_map(|one| {
+            let cut = |(stripe, object)| (object, one.striping.object_offset(stripe, size));
+            one.found().map(cut)
+        });
+        sizes.collect()
     }
 
     /// Returns the first part of a range that has no objects: the intent LAYOUT that precedes a write
@@ -210,13 +224,13 @@ impl Layout {
     fn first_missing(&self, range: Range<u64>) -> Option<Range<u64>> {
         let mut at = range.start;
         for component in &self.components {
-            if component.range.end <= at || at >= range.end {
+            if component.range().end <= at || at >= range.end {
                 continue;
             }
-            if at < component.range.start {
-                return Some(at..range.end.min(component.range.start));
+            if at < component.range().start {
+                return Some(at..range.end.min(component.range().start));
             }
-            let end = range.end.min(component.range.end);
+            let end = range.end.min(component.range().end);
             if component.found().count() < component.objects.len() {
                 let none = |piece: &Piece| piece.place == Place::None;
                 if let Some(piece) = self.pieces(at..end).find(none) {
@@ -225,7 +239,7 @@ impl Layout {
             } else if component.objects.is_empty() {
                 return Some(at..end);
             }
-            at = component.range.end;
+            at = component.range().end;
         }
         (at < range.end).then_some(at..range.end)
     }

@@ -92,6 +92,27 @@ fn the_size_of_a_file_is_that_of_its_last_stripe() {
 }
 
 #[test]
+fn a_cut_concerns_the_objects_of_all_components_that_do_not_end_before_it() {
+    let layout = progressive();
+    let on_mdt = Object { target: Target::Mdt(3), fid: FILE };
+    for (size, expected) in [
+        (0, vec![(on_mdt, 0), (object(0), 0)]),
+        (4, vec![(on_mdt, 4), (object(0), 4)]),
+        (MIB, vec![(object(0), MIB)]),
+        (2 * MIB, vec![(object(0), 2 * MIB)]),
+        (5 * MIB, vec![]),
+    ] {
+        assert_eq!(layout.cut(size), expected, "{size}");
+    }
+    // The part behind the first one has no bytes of its object then.
+    assert_eq!(layout.size(|_| 4), 4);
+    let part = plain(Pattern::RAID0, MIB, 1, 1);
+    let short = composite(vec![(entry(1, ComponentFlags::INIT, 0, MIB), part)]);
+    let short = Layout::from_wire(&short, FILE, 0).unwrap();
+    assert_eq!(short.cut(MIB), [(object(0), MIB)], "nothing follows it");
+}
+
+#[test]
 fn components_have_objects_of_their_own_or_none() {
     let layout = progressive();
     let pieces: Vec<_> = layout.pieces(MIB - 1..9 * MIB).collect();

@@ -65,9 +65,9 @@ fn of_composite(composite: &CompositeMd, file: (Fid, u32)) -> Result<Layout, Lay
         let has_objects = entry.flags.has(ComponentFlags::INIT);
         components.push(component(&plain, entry.start..entry.end, has_objects, file)?);
     }
-    components.sort_by_key(|component| component.range.start);
-    let overlap = components.windows(2).any(|pair| pair[1].range.start < pair[0].range.end);
-    if overlap || components.iter().any(|component| component.range.is_empty()) {
+    components.sort_by_key(|component| component.range().start);
+    let overlap = components.windows(2).any(|pair| pair[1].range().start < pair[0].range().end);
+    if overlap || components.iter().any(|component| component.range().is_empty()) {
         return Err(LayoutError::Damaged("the ranges of its components overlap"));
     }
     let is_writable = composite.components.iter().all(|entry| entry.mirror() == mirror);
@@ -92,7 +92,7 @@ fn component(
         // The data of a component on the MDT need no objects.
         let object = Object { target: Target::Mdt(mdt), fid };
         let stripe_size = u64::from(plain.header.stripe_size).max(1);
-        return Ok(Component { range, stripe_size, objects: vec![Some(object)] });
+        return Ok(Component::new(range, stripe_size, vec![Some(object)]));
     }
     let stripe_size = u64::from(plain.header.stripe_size);
     let places = if has_objects { plain.places() } else { Vec::new() };
@@ -111,5 +111,5 @@ fn component(
     if objects.contains(&None) && !pattern.has(Pattern::HOLE) {
         return Err(LayoutError::Damaged("an object is missing"));
     }
-    Ok(Component { range, stripe_size: stripe_size.max(1), objects })
+    Ok(Component::new(range, stripe_size.max(1), objects))
 }

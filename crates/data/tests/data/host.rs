@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use fulmar_base::{BufferId, Errno, Span, Time};
-use fulmar_data::{Bytes, Cache, OpId, OpenId, Output, Rpc, RpcId, Settings};
+use fulmar_data::{Bytes, Cache, OpId, OpenId, Output, Rpc, RpcId, Settings, Stability};
 
 use crate::image::{Image, Symbol};
 
@@ -55,7 +55,9 @@ impl Host {
         range: Range<u64>,
         source: u64,
     ) -> OpId {
-        let op = self.cache.handle_write(now, open, range).expect("the file has objects");
+        // One of three is not over before it is on disk.
+        let stability = if source.is_multiple_of(3) { Stability::Data } else { Stability::Cached };
+        let op = self.cache.handle_write(now, open, range, stability).expect("it has objects");
         self.sources.insert(op, source);
         op
     }
@@ -99,6 +101,10 @@ impl Host {
                     }
                     self.ends.insert(op, End::Read(image, at));
                     self.cache.handle_read_end(now, op);
+                }
+                Output::Written { op, result } => {
+                    self.sources.remove(&op);
+                    self.ends.insert(op, End::Done(result.map(drop)));
                 }
                 Output::Done { op, result } => {
                     self.sources.remove(&op);

@@ -270,8 +270,8 @@ impl World {
                 let result = if is_fault { Err(Errno::EIO) } else { Ok(result) };
                 let len = rpc.ranges.iter().map(|range| range.end - range.start).sum::<u64>();
                 let is_read = rpc.direction == Direction::Read;
-                let keeps_data =
-                    !is_read && !is_fault && rpc.flags.from_grant && self.line.commit.is_some();
+                let is_kept = !is_read && !is_fault && !rpc.flags.sync;
+                let keeps_data = is_kept && self.line.commit.is_some();
                 let at = if is_read {
                     let time = Duration::from_nanos(len * 1_000_000_000 / self.line.rate);
                     self.down = self.down.max(self.now) + time;

@@ -10,3 +10,4 @@ mod rig;
 mod rights;
 mod suites;
 mod two;
+mod writes;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
+use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOptions, blocking};
 use fulmar_fuse::{Asked, Mounted, Options};
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{NiOptions, Node, Options as NodeOptions, Runtime};
@@ -24,6 +24,7 @@ pub(crate) struct Rig {
     server: Node,
     runtime: Runtime,
     mounts: Vec<(Mounted, Node)>,
+    file_systems: Vec<FileSystem>,
 }
 
 impl Rig {
@@ -53,7 +54,8 @@ impl Rig {
         }
         let options = ServeOptions { directories, nids: vec![nid], port: PORT };
         let serving = Some(Serving::start(&server, &options).unwrap());
-        Some(Self { address, scratch, serving, server, runtime, mounts: vec![] })
+        let (mounts, file_systems) = (vec![], vec![]);
+        Some(Self { address, scratch, serving, server, runtime, mounts, file_systems })
     }
 
     /// Mounts the file system on a node of its own, and returns where.
@@ -70,6 +72,7 @@ impl Rig {
             }
             std::thread::sleep(Duration::from_millis(50));
         };
+        self.file_systems.push(file_system.clone());
         let mountpoint = self.scratch.join(format!("mount{}", self.mounts.len()));
         std::fs::create_dir(&mountpoint).unwrap();
         let mut parsed = Options::default();
@@ -78,6 +81,11 @@ impl Rig {
             Mounted::start(file_system, &self.address, &mountpoint, &parsed).unwrap();
         self.mounts.push((mounted, node));
         mountpoint
+    }
+
+    /// Returns what a mount is one of.
+    pub(crate) fn file_system(&self, mount: usize) -> &FileSystem {
+        &self.file_systems[mount]
     }
 
     /// Returns what the kernel has asked a mount.
@@ -102,6 +110,7 @@ impl Rig {
 
     /// Ends all mounts and the servers: nothing is mounted any more, even if files are open.
     pub(crate) fn stop(mut self) {
+        self.file_systems.clear();
         for (mounted, node) in self.mounts.drain(..) {
             mounted.unmount();
             node.stop();
@@ -113,6 +122,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
+        self.file_systems.clear();
         for (mounted, node) in self.mounts.drain(..) {
             drop(mounted);
             node.stop();

@@ -1,0 +1,156 @@
+//! The sizes of files of all kinds of layouts: those of their objects, and which these get.
+
+use fulmar_base::{Errno, Rng};
+use fulmar_client::{Allocate, Caller, File, FileSystem, OpenOptions, Seek, blocking};
+use fulmar_lustre_wire::Content;
+use fulmar_lustre_wire::layout::{
+    Component, CompositeHeader, CompositeMd, LovHeader, LovMd, Pattern,
+};
+
+use crate::data::{bytes, patient};
+use crate::rig::Rig;
+
+const ROOT: Caller = Caller::ROOT;
+/// The size of a small stripe, and of a first component.
+const PART: u64 = 64 << 10;
+
+/// One stripe or data on the MDT up to 64 KiB, then two small stripes, up to an end.
+fn two_parts(first: Pattern, end: u64) -> Vec<u8> {
+    let of = |pattern, stripe_count| {
+        let wanted = LovMd::wanted(PART as u32, stripe_count);
+        LovMd { header: LovHeader { pattern, ..wanted.header }, ..wanted }
+    };
+    let part = |start, end, layout| (Component { start, end, ..Component::default() }, layout);
+    let count = u16::from(first != Pattern::MDT);
+    let parts = vec![part(0, PART, of(first, count)), part(PART, end, of(Pattern::RAID0, 2))];
+    CompositeMd::new(CompositeHeader::new(0), parts).to_bytes()
+}
+
+fn layouts() -> [(&'static str, Vec<u8>); 4] {
+    [
+        ("striped", LovMd::wanted(PART as u32, 2).to_bytes()),
+        ("composite", two_parts(Pattern::RAID0, u64::MAX)),
+        ("on the MDT", two_parts(Pattern::MDT, u64::MAX)),
+        ("with an end", two_parts(Pattern::RAID0, 16 * PART)),
+    ]
+}
+
+fn create(fs: &FileSystem, name: &str, layout: Vec<u8>) -> File {
+    let options = OpenOptions { read: true, layout: Some(layout), ..OpenOptions::create(0o644) };
+    blocking::wait(fs.open(&ROOT, fs.root(), name.as_bytes(), options)).unwrap()
+}
+
+fn size(fs: &FileSystem, file: &File) -> u64 {
+    blocking::wait(fs.getattr(&ROOT, file.fid())).unwrap().size
+}
+
+#[test]
+fn a_file_of_any_layout_that_was_cut_has_its_new_size() {
+    let rig = Rig::start("cuts", 2);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    for (name, layout) in layouts() {
+        let file = create(&fs, name, layout);
+        for to in [0, 4, PART - 1, PART, PART + 1, 3 * PART, 16 * PART] {
+            blocking::wait(file.write(0, vec![7; 10 * PART as usize])).unwrap();
+            blocking::wait(file.set_len(to)).unwrap();
+            assert_eq!((size(&fs, &file), size(&other, &file)), (to, to), "{name}");
+            // Data that are behind the end go with a cut that others have made.
+            blocking::wait(file.write(10 * PART, *b"more")).unwrap();
+            blocking::wait(file.set_len(0)).unwrap();
+            blocking::wait(file.write_to(None, *b"new")).unwrap();
+            assert_eq!((size(&fs, &file), size(&other, &file)), (3, 3), "{name}");
+        }
+    }
+}
+
+/// Returns the holes and the data of a file by turns, from its start: where each begins.
+fn borders(file: &File) -> Vec<u64> {
+    let (mut at, mut found, mut what) = (0, Vec::new(), Seek::Data);
+    loop {
+        match blocking::wait(file.seek(at, what)) {
+            Ok(next) => at = next,
+            Err(errno) => {
+                assert_eq!(errno, Errno::ENXIO);
+                return found;
+            }
+        }
+        found.push(at);
+        what = if what == Seek::Data { Seek::Hole } else { Seek::Data };
+    }
+}
+
+#[test]
+fn holes_are_found_where_objects_end() {
+    let rig = Rig::start("holes", 2);
+    let fs = rig.mount();
+    for (name, layout) in layouts() {
+        let file = create(&fs, name, layout);
+        let write = |part: u64| {
+            blocking::wait(file.write(part * PART, vec![7; PART as usize])).unwrap();
+        };
+        // The object of the other stripe has nothing.
+        write(1);
+        assert_eq!(borders(&file), [PART, 2 * PART], "{name}");
+        assert_eq!(blocking::wait(file.seek(0, Seek::Hole)), Ok(0), "{name}");
+        // The end of a stripe, of an object or of a component is no hole.
+        write(0);
+        write(2);
+        assert_eq!(borders(&file), [0, 3 * PART], "{name}");
+        write(5);
+        assert_eq!(borders(&file), [0, 3 * PART, 5 * PART, 6 * PART], "{name}");
+        blocking::wait(file.set_len(9 * PART)).unwrap();
+        assert_eq!(borders(&file), [0, 3 * PART, 5 * PART, 6 * PART], "{name}");
+        assert_eq!(blocking::wait(file.seek(9 * PART - 1, Seek::Hole)), Ok(9 * PART - 1));
+    }
+}
+
+#[test]
+fn two_clients_see_one_size_whatever_the_layout() {
+    let rig = Rig::start("layouts", 2);
+    let mounts = [rig.mount(), rig.mount()];
+    for (seed, (name, layout)) in layouts().into_iter().enumerate() {
+        drop(create(&mounts[0], name, layout));
+        let both = OpenOptions { read: true, write: true, ..OpenOptions::default() };
+        let open = |fs: &FileSystem| {
+            blocking::wait(fs.open(&ROOT, fs.root(), name.as_bytes(), both.clone())).unwrap()
+        };
+        let files = [open(&mounts[0]), open(&mounts[1])];
+        let (mut rng, mut image) = (Rng::new(seed as u64), Vec::new());
+        for step in 0..200 {
+            let file = &files[rng.below(2) as usize];
+            let (at, len) = (rng.below(8 * PART), rng.between(1, 50_000));
+            let end = (at + len) as usize;
+            match rng.below(6) {
+                0 => {
+                    image.resize(at as usize, 0);
+                    blocking::wait(file.set_len(at)).unwrap();
+                }
+                1 => {
+                    let until = end.min(image.len());
+                    if let Some(hole) = image.get_mut(at as usize..until) {
+                        hole.fill(0);
+                    }
+                    blocking::wait(file.allocate(at, len, Allocate::PunchHole)).unwrap();
+                }
+                2 => {
+                    // It stays below the end of its layout.
+                    let data = bytes((len as usize).min(16 * PART as usize - image.len()), step);
+                    image.extend_from_slice(&data);
+                    blocking::wait(file.write_to(None, data)).unwrap();
+                }
+                3 => {
+                    let found = blocking::wait(file.read(0, 16 * PART)).unwrap();
+                    assert!(found == image, "{name}, step {step}");
+                }
+                _ => {
+                    let data = bytes(len as usize, step);
+                    image.resize(image.len().max(end), 0);
+                    image[at as usize..end].copy_from_slice(&data);
+                    blocking::wait(file.write(at, data)).unwrap();
+                }
+            }
+            let sizes = [size(&mounts[0], file), size(&mounts[1], file)];
+            assert_eq!(sizes, [image.len() as u64; 2], "{name}, step {step}");
+        }
+    }
+}
