@@ -355,16 +355,16 @@ impl Listing<'_> {
         has_told.then_some(last)
     }
 
-    /// Tells a file to keep, if locks protect its name and its attributes. Not one that the kernel has: it would ask for
-    /// its access control lists again.
+    /// Tells a file to keep, if locks protect its name and its attributes and it may keep names. Not one that the kernel
+    /// has: it would ask for its access control lists again.
     fn tell(&self, item: &DirectoryItem) -> Told {
-        if self.state.nodes(|nodes| nodes.is_kept(item.fid)) {
+        if self.state.nodes(|nodes| nodes.is_kept(item.fid) || !nodes.may_keep_names()) {
             return self.refuse(item);
         }
         let name = Some((self.directory, item.name.as_slice()));
         let told = self.state.file_system.protected(item.fid, name, |now| {
             let found = now.attributes.filter(|_| now.name)?;
-            let found = self.state.entry_kept(&found, Kept { name: true, attributes: true });
+            let found = self.state.entry_kept(&found, Kept { name, attributes: true });
             Some(Told { attr: found.attr, generation: found.generation, time: found.name })
         });
         told.unwrap_or_else(|| self.refuse(item))

@@ -70,7 +70,7 @@ impl Notices {
 }
 
 /// Does something on a thread of its own. Returns whether there is one.
-fn begin_apart(what: impl FnOnce() + Send + 'static) -> bool {
+pub(crate) fn begin_apart(what: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("fulmar-pages".to_owned()).spawn(what).is_ok()
 }
 

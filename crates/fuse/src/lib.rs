@@ -68,6 +68,7 @@
 
 mod asked;
 mod attributes;
+mod below;
 mod caller;
 mod directory;
 mod dropping;
@@ -88,6 +89,7 @@ mod replies;
 mod requests;
 mod state;
 mod tasks;
+mod told;
 
 use std::io;
 use std::path::Path;

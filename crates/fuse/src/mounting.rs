@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_client::AccessTimes;
@@ -19,6 +20,7 @@ use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::below::{Below, Watch};
 use crate::caller::is_root;
 use crate::front::Front;
 use crate::notices::Notices;
@@ -33,6 +35,8 @@ const THREADS_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Attached {
     session: BackgroundSession,
+    /// Until the end it is looked at what is mounted below.
+    _watch: Watch,
     mountpoint: PathBuf,
     /// The kernel's end, if the mount was made directly.
     device: Option<File>,
@@ -42,7 +46,7 @@ impl Attached {
     /// Mounts on a directory.
     pub(crate) fn new(
         front: Front,
-        notices: &Notices,
+        notices: &Arc<Notices>,
         (source, mountpoint): (&str, &Path),
         options: &Options,
     ) -> io::Result<Self> {
@@ -50,24 +54,26 @@ impl Attached {
         let config = config(source, options);
         let begin = |session: Session<Front>| {
             let device = session.as_fd().try_clone_to_owned()?;
-            notices.connect(device.into(), !options.no_lookup_cache, options.data_cache);
-            session.spawn()
+            let keeps = (!options.no_lookup_cache, options.data_cache);
+            notices.connect(device.into(), keeps, Below::new(&mountpoint)?);
+            Ok((session.spawn()?, Watch::start(Arc::downgrade(notices))?))
         };
         if !is_root() {
-            let session = Session::new(front, &mountpoint, &config).and_then(begin)?;
-            return Ok(Self { session, mountpoint, device: None });
+            let (session, _watch) = Session::new(front, &mountpoint, &config).and_then(begin)?;
+            return Ok(Self { session, _watch, mountpoint, device: None });
         }
         let device = File::options().read(true).write(true).open(DEVICE)?;
         mount(&device, source, &mountpoint, options)?;
-        let session = Session::from_fd(front, device.try_clone()?.into(), config.acl, config)
-            .and_then(begin)
-            .inspect_err(|_| detach(&mountpoint))?;
-        Ok(Self { session, mountpoint, device: Some(device) })
+        let (session, _watch) =
+            Session::from_fd(front, device.try_clone()?.into(), config.acl, config)
+                .and_then(begin)
+                .inspect_err(|_| detach(&mountpoint))?;
+        Ok(Self { session, _watch, mountpoint, device: Some(device) })
     }
 
     /// Ends the mount. One in use loses its name, since without its server it would be dead.
     pub(crate) fn end(self) {
-        let Self { session, mountpoint, device } = self;
+        let Self { session, mountpoint, device, .. } = self;
         let ended = match device {
             None => session.umount_and_join(),
             // Somebody else may have mounted something there since.

@@ -41,7 +41,7 @@ impl Front {
                 || caller(request, 0),
                 *parent,
                 name,
-                |found| state.entry_cached(*parent, found),
+                |found| state.entry_cached((*parent, name), found),
             )
         {
             return match found {
@@ -127,13 +127,18 @@ impl Front {
 
 impl State {
     /// Returns what the kernel is told of a name that is cached, and so is protected by locks.
-    fn entry_cached(&self, parent: Fid, found: Result<Entry, Errno>) -> Result<Found, Errno> {
+    fn entry_cached(
+        &self,
+        place: (Fid, &[u8]),
+        found: Result<Entry, Errno>,
+    ) -> Result<Found, Errno> {
         match found {
             Ok(found) => {
-                Ok(self.entry_kept(&found.attributes, Kept { name: true, attributes: true }))
+                let protected = Kept { name: Some(place), attributes: true };
+                Ok(self.entry_kept(&found.attributes, protected))
             }
             // Somebody has asked for it before: so it is asked for again and again.
-            Err(Errno::ENOENT) if self.nodes(|nodes| nodes.tell_absent(parent)) => {
+            Err(Errno::ENOENT) if self.nodes(|nodes| nodes.tell_absent(place.0, place.1)) => {
                 Ok(Found::absent())
             }
             Err(errno) => Err(errno),

@@ -14,6 +14,7 @@ use fulmar_lustre_wire::Fid;
 
 use crate::listings::Listings;
 use crate::pages::Pages;
+use crate::told::{Name, Told};
 
 /// The number of the root of a mount.
 pub(crate) const ROOT: u64 = 1;
@@ -30,6 +31,9 @@ pub(crate) struct Nodes {
     by_fid: BTreeMap<Fid, u64>,
     /// Whether names can be dropped, and so may be kept: all at once.
     pub(crate) keeps_names: bool,
+    /// Whether something is mounted below. Who drops a name would unmount what is mounted below that, so no more names are
+    /// kept, and the others are asked for again one by one.
+    has_mounts: bool,
     /// What it has of the data of files.
     pub(crate) pages: Pages,
     pub(crate) listings: Listings,
@@ -42,17 +46,18 @@ struct Node {
     fid: Fid,
     /// How often the kernel has been told.
     lookups: u64,
-    /// The epoch in which the kernel was last told a name of it to keep, and one in it that does not exist.
-    named: u64,
-    absent: u64,
+    /// The names of it that the kernel was told to keep, and those in it that do not exist.
+    named: Told,
+    absent: Told,
     /// Whether the kernel was told its attributes to keep.
     attributes: bool,
 }
 
-/// What the kernel may keep, or has to drop.
+/// What the kernel may keep of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) name: bool,
+pub(crate) struct Kept<'a> {
+    /// A name, with its directory.
+    pub(crate) name: Option<(Fid, &'a [u8])>,
     pub(crate) attributes: bool,
 }
 
@@ -61,6 +66,8 @@ pub(crate) struct Kept {
 pub(crate) struct Lost {
     /// All names.
     pub(crate) names: bool,
+    /// These names, which it asks for again: what is mounted below stays.
+    pub(crate) expired: Vec<Name>,
     /// The attributes of these files.
     pub(crate) attributes: Vec<u64>,
     /// The pages of these: dropping them has begun.
@@ -75,6 +82,7 @@ impl Nodes {
             by_number: [(ROOT, node)].into(),
             by_fid: [(root, ROOT)].into(),
             keeps_names: false,
+            has_mounts: false,
             pages: Pages::default(),
             listings: Listings::default(),
             epoch: 1,
@@ -92,18 +100,18 @@ impl Nodes {
     }
 
     /// Returns the number of a file that the kernel is told now, and what it may keep of what locks protect.
-    pub(crate) fn tell(&mut self, fid: Fid, protected: Kept) -> (u64, Kept) {
+    pub(crate) fn tell<'a>(&mut self, fid: Fid, protected: Kept<'a>) -> (u64, Kept<'a>) {
         let known = self.by_fid.get(&fid).copied();
         let number = known.unwrap_or_else(|| self.free_number(fid));
+        let (epoch, may) = (self.epoch, self.may_keep_names());
+        let name = protected.name.filter(|_| may);
+        let place = name.and_then(|(parent, name)| Some((*self.by_fid.get(&parent)?, name)));
         let node = self.by_number.entry(number).or_insert_with(|| Node::new(fid));
         node.lookups += 1;
+        let name = name.filter(|_| place.is_some_and(|place| node.named.add(epoch, place)));
+        node.attributes |= protected.attributes;
         self.by_fid.insert(fid, number);
-        let kept = Kept { name: protected.name && self.keeps_names, ..protected };
-        if kept.name {
-            node.named = self.epoch;
-        }
-        node.attributes |= kept.attributes;
-        (number, kept)
+        (number, Kept { name, ..protected })
     }
 
     /// The kernel is told attributes to keep.
@@ -114,10 +122,30 @@ impl Nodes {
     }
 
     /// Returns whether the kernel may keep that a name in a directory does not exist, which it is told now.
-    pub(crate) fn tell_absent(&mut self, directory: Fid) -> bool {
-        let (epoch, may) = (self.epoch, self.keeps_names);
-        let node = self.node_mut(directory).filter(|_| may);
-        node.map(|node| node.absent = epoch).is_some()
+    pub(crate) fn tell_absent(&mut self, directory: Fid, name: &[u8]) -> bool {
+        let (epoch, may) = (self.epoch, self.may_keep_names());
+        let Some(number) = self.by_fid.get(&directory).copied().filter(|_| may) else {
+            return false;
+        };
+        let node = self.by_number.get_mut(&number);
+        node.is_some_and(|node| node.absent.add(epoch, (number, name)))
+    }
+
+    /// Returns whether the kernel may keep names now.
+    pub(crate) fn may_keep_names(&self) -> bool {
+        self.keeps_names && !self.has_mounts
+    }
+
+    /// Something is mounted below, or nothing any more. Returns the names that the kernel has to ask for again.
+    pub(crate) fn set_mounts(&mut self, has_mounts: bool) -> Vec<Name> {
+        self.has_mounts = has_mounts;
+        if has_mounts { self.expire_all() } else { Vec::new() }
+    }
+
+    fn expire_all(&mut self) -> Vec<Name> {
+        let epoch = self.epoch;
+        let kept = |node: &mut Node| [node.named.take(epoch), node.absent.take(epoch)];
+        self.by_number.values_mut().flat_map(kept).flatten().collect()
     }
 
     fn node(&self, fid: Fid) -> Option<&Node> {
@@ -181,7 +209,7 @@ impl Nodes {
     pub(crate) fn concerns(&self, stale: &[Stale]) -> bool {
         stale.iter().any(|one| match one {
             Stale::Attributes(fid) => self.node(*fid).is_some_and(|node| node.attributes),
-            Stale::Names(fid) => self.node(*fid).is_some_and(|node| node.named == self.epoch),
+            Stale::Names(fid) => self.keeps_name(*fid),
             Stale::Content { file, .. } => {
                 self.keeps_absent(*file)
                     || self.by_fid.get(file).is_some_and(|number| self.pages.concerns(*number))
@@ -192,12 +220,16 @@ impl Nodes {
 
     /// Returns whether the kernel keeps a name of a file, and its attributes.
     pub(crate) fn is_kept(&self, fid: Fid) -> bool {
-        self.node(fid).is_some_and(|node| node.named == self.epoch && node.attributes)
+        self.keeps_name(fid) && self.node(fid).is_some_and(|node| node.attributes)
+    }
+
+    fn keeps_name(&self, fid: Fid) -> bool {
+        self.node(fid).is_some_and(|node| node.named.is_kept(self.epoch))
     }
 
     /// Returns whether the kernel keeps that a name in a directory does not exist.
     fn keeps_absent(&self, directory: Fid) -> bool {
-        self.node(directory).is_some_and(|node| node.absent == self.epoch)
+        self.node(directory).is_some_and(|node| node.absent.is_kept(self.epoch))
     }
 
     /// Returns what the kernel has to drop, and notes that it keeps that no more.
@@ -213,14 +245,21 @@ impl Nodes {
                         lost.attributes.push(number);
                     }
                 }
-                Stale::Names(_) => lost.names |= self.concerns(std::slice::from_ref(one)),
+                Stale::Names(fid) => {
+                    lost.names |= self.keeps_name(*fid);
+                    lost.expired.extend(self.expire(*fid, |node| &mut node.named));
+                }
                 Stale::Content { file, .. } => {
                     lost.names |= self.keeps_absent(*file);
+                    lost.expired.extend(self.expire(*file, |node| &mut node.absent));
                     let number = self.by_fid.get(file).copied();
                     lost.pages.extend(number.filter(|number| self.pages.lose(*number)));
                 }
                 Stale::Everything => {
                     lost.names = self.keeps_names;
+                    if self.has_mounts {
+                        lost.expired.extend(self.expire_all());
+                    }
                     let kept = self.by_number.iter_mut().filter(|(_, node)| node.attributes);
                     lost.attributes.extend(kept.map(|(number, node)| {
                         node.attributes = false;
@@ -230,14 +269,23 @@ impl Nodes {
                 }
             }
         }
+        lost.names &= !self.has_mounts;
         self.epoch += u64::from(lost.names);
         lost
+    }
+
+    /// Returns the names to ask for again if they cannot be dropped.
+    fn expire(&mut self, fid: Fid, of: impl Fn(&mut Node) -> &mut Told) -> Vec<Name> {
+        let epoch = self.epoch;
+        let node = if self.has_mounts { self.node_mut(fid) } else { None };
+        node.map(|node| of(node).take(epoch)).unwrap_or_default()
     }
 }
 
 impl Node {
     fn new(fid: Fid) -> Self {
-        Self { fid, lookups: 0, named: 0, absent: 0, attributes: false }
+        let (named, absent) = (Told::default(), Told::default());
+        Self { fid, lookups: 0, named, absent, attributes: false }
     }
 }
 
@@ -249,8 +297,11 @@ mod tests {
     /// It has the same number.
     const B: Fid = Fid { seq: 0x2_0000_0400, oid: 7, version: 1 };
     const TOP: Fid = Fid { seq: 0x2_0000_0007, oid: 1, version: 0 };
-    const BOTH: Kept = Kept { name: true, attributes: true };
-    const NAMES: Lost = Lost { names: true, attributes: Vec::new(), pages: Vec::new() };
+    const NAME: &[u8] = b"name";
+    const BOTH: Kept<'_> = Kept { name: Some((TOP, NAME)), attributes: true };
+    const NOTHING: Lost =
+        Lost { names: false, expired: Vec::new(), attributes: Vec::new(), pages: Vec::new() };
+    const NAMES: Lost = Lost { names: true, ..NOTHING };
 
     fn absent(file: Fid) -> Stale {
         Stale::Content { file, start: 0, end: u64::MAX }
@@ -300,12 +351,12 @@ mod tests {
         nodes.keeps_names = true;
         nodes.tell(A, BOTH);
         nodes.tell(B, BOTH);
-        assert!(nodes.tell_absent(TOP));
+        assert!(nodes.tell_absent(TOP, b"none"));
         assert!(nodes.concerns(&[absent(TOP)]) && !nodes.concerns(&[absent(A)]));
         assert_eq!(nodes.lose(&[Stale::Names(A)]), NAMES);
         assert!(!nodes.concerns(&[Stale::Names(B), absent(TOP)]));
         assert!(nodes.concerns(&[Stale::Attributes(B)]));
-        assert!(nodes.tell_absent(TOP));
+        assert!(nodes.tell_absent(TOP, b"none"));
         assert_eq!(nodes.lose(&[absent(TOP)]), NAMES);
     }
 
@@ -313,9 +364,49 @@ mod tests {
     fn names_are_kept_only_if_they_can_be_dropped() {
         let mut nodes = Nodes::new(TOP);
         let (_, kept) = nodes.tell(A, BOTH);
-        assert_eq!(kept, Kept { name: false, attributes: true });
-        assert!(!nodes.tell_absent(TOP));
+        assert_eq!(kept, Kept { name: None, attributes: true });
+        assert!(!nodes.tell_absent(TOP, b"none"));
         assert_eq!(nodes.lose(&[Stale::Names(A), absent(TOP)]), Lost::default());
+    }
+
+    #[test]
+    fn names_are_asked_for_again_one_by_one_while_something_is_mounted_below() {
+        let mut nodes = Nodes::new(TOP);
+        nodes.keeps_names = true;
+        nodes.tell(A, BOTH);
+        assert!(nodes.tell_absent(TOP, b"none"));
+        let mut told = nodes.set_mounts(true);
+        told.sort_unstable();
+        let name = |name: &[u8]| (ROOT, name.into());
+        assert_eq!(told, [name(NAME), name(b"none")]);
+        assert!(!nodes.concerns(&[Stale::Names(A), absent(TOP)]));
+        // Nothing more is kept until nothing is mounted there any more.
+        assert_eq!(nodes.tell(A, BOTH).1, Kept { name: None, attributes: true });
+        assert!(!nodes.tell_absent(TOP, b"none"));
+        assert!(!nodes.lose(&[Stale::Everything]).names);
+        assert_eq!(nodes.set_mounts(false), []);
+        assert_eq!(nodes.tell(A, BOTH).1, BOTH);
+        assert_eq!(nodes.lose(&[Stale::Names(A)]), NAMES);
+    }
+
+    #[test]
+    fn names_that_are_lost_while_something_is_mounted_below_are_not_dropped() {
+        for (stale, is_absent) in
+            [(Stale::Names(A), false), (absent(TOP), true), (Stale::Everything, false)]
+        {
+            let mut nodes = Nodes::new(TOP);
+            nodes.keeps_names = true;
+            if is_absent {
+                nodes.tell_absent(TOP, NAME);
+            } else {
+                nodes.tell(A, Kept { attributes: false, ..BOTH });
+            }
+            nodes.has_mounts = true;
+            assert!(nodes.concerns(std::slice::from_ref(&stale)));
+            let lost = nodes.lose(std::slice::from_ref(&stale));
+            assert_eq!(lost, Lost { expired: vec![(ROOT, NAME.into())], ..NOTHING });
+            assert_eq!(nodes.lose(&[stale]), NOTHING);
+        }
     }
 
     #[test]
@@ -337,7 +428,7 @@ mod tests {
         let mut nodes = Nodes::new(TOP);
         nodes.keeps_names = true;
         assert!(!nodes.is_kept(A));
-        nodes.tell(A, Kept { name: true, attributes: false });
+        nodes.tell(A, Kept { attributes: false, ..BOTH });
         assert!(!nodes.is_kept(A));
         nodes.tell(A, BOTH);
         assert!(nodes.is_kept(A));

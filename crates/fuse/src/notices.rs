@@ -4,9 +4,10 @@
 //! a server. So a lock that a server takes back can wait for them. That of a single name does not: it needs the
 //! lock of its directory, which a `mkdir` in it has until the server has replied.
 //!
-//! The message that drops one name, `INVAL_ENTRY`, is never sent: it needs the kernel's lock of the
+//! The message that drops one name, `INVAL_ENTRY`, needs the kernel's lock of the
 //! directory, which a `mkdir` in it holds while it waits for a server, which may wait for the lock
-//! that is to be given back. The other two need no lock that an operation holds. After `INC_EPOCH`
+//! that is to be given back. So it is sent only while something is mounted below (`below`), on a
+//! thread of its own. The other two need no lock that an operation holds. After `INC_EPOCH`
 //! (Linux 6.16; it is tried when the mount begins) every name is looked up again, in the client's
 //! cache and mostly without a request to a server. Older kernels keep no names, but attributes.
 //!
@@ -27,6 +28,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,10 +36,16 @@ use fulmar_base::Errno;
 use fulmar_client::{Dropped, Stale, Watcher};
 use fulmar_lustre_wire::Fid;
 
+use crate::below::Below;
+use crate::dropping::begin_apart;
 use crate::nodes::{Lost, Nodes};
+use crate::told::Name;
 
 /// `FUSE_NOTIFY_INVAL_INODE`: attributes, and pages from an offset on.
 const INVALIDATE_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INVAL_ENTRY`: a name; with `FUSE_EXPIRE_ONLY` it is asked for again, and not dropped.
+const INVALIDATE_NAME: i32 = 3;
+const EXPIRE_ONLY: u32 = 1;
 /// `FUSE_NOTIFY_INC_EPOCH`, of Linux 6.16 and later: all names.
 const INCREASE_EPOCH: i32 = 8;
 /// The length of the head of a message.
@@ -56,6 +64,7 @@ pub(crate) struct Notices {
     device: Arc<OnceLock<File>>,
     /// Whether the kernel keeps the data of files.
     keeps_data: AtomicBool,
+    below: OnceLock<Mutex<Below>>,
 }
 
 #[derive(Debug)]
@@ -69,13 +78,15 @@ impl Notices {
     pub(crate) fn new(root: Fid) -> Self {
         let state = State { nodes: Nodes::new(root), is_telling: false };
         let (state, turn) = (Mutex::new(state), Mutex::default());
-        Self { state, turn, device: Arc::default(), keeps_data: AtomicBool::new(false) }
+        let keeps_data = AtomicBool::new(false);
+        Self { state, turn, device: Arc::default(), keeps_data, below: OnceLock::new() }
     }
 
     /// Takes the device of a mount that has begun. `names` and `data`: whether the kernel keeps names and the data of
-    /// files, if it can.
-    pub(crate) fn connect(&self, device: File, names: bool, data: bool) {
+    /// files, if it can; `below`: what may get mounted below.
+    pub(crate) fn connect(&self, device: File, (names, data): (bool, bool), below: Below) {
         let device = self.device.get_or_init(|| device);
+        self.below.get_or_init(|| Mutex::new(below));
         // An older kernel does not know the message. Nor does it drop the pages of what was written directly.
         let is_new = send(device, INCREASE_EPOCH, &[]).is_ok();
         self.state().nodes.keeps_names = names && is_new;
@@ -143,6 +154,47 @@ impl Notices {
         }
     }
 
+    /// Looks whether something is mounted below: then the kernel keeps no names.
+    pub(crate) fn look_below(&self) {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look_below_in(&turn);
+    }
+
+    fn look_below_in(&self, _turn: &MutexGuard<'_, ()>) {
+        let below = self.below.get().map(|one| one.lock().unwrap_or_else(PoisonError::into_inner));
+        let Some(has_mounts) = below.and_then(|mut below| below.look()) else { return };
+        let names = {
+            let mut state = self.state();
+            state.is_telling = true;
+            state.nodes.set_mounts(has_mounts)
+        };
+        self.expire(names, true);
+        self.state().is_telling = false;
+    }
+
+    /// Has the kernel ask for names again. That waits for the operations in their directories, but not for long: one of them
+    /// may wait for the lock that is to be given back. `is_first`: a reply may be under way that tells one to keep.
+    fn expire(&self, names: Vec<Name>, is_first: bool) {
+        if names.is_empty() {
+            return;
+        }
+        let (sender, sent) = channel();
+        let device = self.device.clone();
+        let is_begun = begin_apart(move || {
+            let Some(device) = device.get() else { return };
+            let send_all = || names.iter().for_each(|name| expire(device, name));
+            send_all();
+            let _ = sender.send(());
+            if is_first {
+                std::thread::sleep(TAKEN_MAX);
+                send_all();
+            }
+        });
+        if is_begun {
+            let _ = sent.recv_timeout(TAKEN_MAX);
+        }
+    }
+
     fn drop_names(&self) {
         if let Some(device) = self.device.get() {
             // It fails only when the mount has ended.
@@ -196,17 +248,28 @@ impl Watcher for Notices {
 
     fn stale(&self, stale: Vec<Stale>, done: Dropped) {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let Lost { names, attributes, pages } = {
+        self.look_below_in(&turn);
+        let Lost { names, expired, attributes, pages } = {
             let mut state = self.state();
             state.is_telling = true;
             state.nodes.lose(&stale)
         };
+        self.expire(expired, false);
         self.tell(names, attributes);
         self.state().is_telling = false;
         drop(turn);
         pages.into_iter().for_each(|number| self.drop_pages(number));
         drop(done);
     }
+}
+
+/// Has the kernel ask for a name again. It fails if the kernel has none, or the mount has ended.
+fn expire(device: &File, (directory, name): &Name) {
+    let mut body: Vec<u8> = directory.to_ne_bytes().into();
+    body.extend([name.len() as u32, EXPIRE_ONLY].into_iter().flat_map(u32::to_ne_bytes));
+    body.extend(&**name);
+    body.push(0);
+    let _ = send(device, INVALIDATE_NAME, &body);
 }
 
 /// Sends a message that answers no request.

@@ -89,20 +89,22 @@ impl State {
     }
 
     /// The same if it may keep what locks protect. To be called while they do.
-    pub(crate) fn entry_kept(&self, found: &Attributes, protected: Kept) -> Found {
+    pub(crate) fn entry_kept(&self, found: &Attributes, protected: Kept<'_>) -> Found {
         let (number, kept) = self.nodes(|nodes| nodes.tell(found.fid, protected));
         Found {
             attr: file_attr(found, number),
             generation: Generation(inode(found.fid) >> 32),
-            name: lifetime(kept.name),
+            name: lifetime(kept.name.is_some()),
             attributes: lifetime(kept.attributes),
         }
     }
 
     /// Returns what the kernel is told of a file that was found under a name.
     pub(crate) fn entry_of_name(&self, (parent, name): (Fid, &[u8]), found: &Attributes) -> Found {
-        self.file_system.protected(found.fid, Some((parent, name)), |now| {
-            let protected = Kept { name: now.name, attributes: now.attributes.is_some() };
+        let place = (parent, name);
+        self.file_system.protected(found.fid, Some(place), |now| {
+            let name = now.name.then_some(place);
+            let protected = Kept { name, attributes: now.attributes.is_some() };
             self.entry_kept(&now.attributes.unwrap_or(*found), protected)
         })
     }

@@ -287,6 +287,61 @@ fn what_is_mounted_below_stays_if_names_are_not_kept() {
     rig.stop();
 }
 
+#[test]
+fn what_is_mounted_below_stays_and_names_are_never_old() {
+    let Some(mut rig) = Rig::start("below-names") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    fs::create_dir_all(one.join("a/b")).unwrap();
+    fs::create_dir(one.join("d")).unwrap();
+    write(&one.join("a/file"), "text");
+    look_at(&one);
+    let below = one.join("a/b");
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("tmpfs", &below, "tmpfs", flags, None).unwrap();
+    let inside = below.join("inside");
+    write(&inside, "");
+    // What was kept before is as it is now,
+    fs::rename(two.join("a/file"), two.join("a/other")).unwrap();
+    assert!(seen(&one.join("a/file")).is_none() && seen(&one.join("a/other")).is_some());
+    for name in ["none", "d/none"] {
+        write(&two.join(name), "");
+        assert!(seen(&one.join(name)).is_some(), "{name}");
+    }
+    // and no change of names by this mount or another one takes away what is mounted below.
+    for round in 0..10 {
+        fs::create_dir(one.join("o")).unwrap();
+        write(&one.join("o/a"), "");
+        fs::rename(one.join("o/a"), one.join("o/b")).unwrap();
+        fs::remove_dir_all(one.join("o")).unwrap();
+        let mode = fs::Permissions::from_mode(0o700 + round);
+        fs::set_permissions(two.join("a"), mode).unwrap();
+        look_at(&one.join("a"));
+        assert!(seen(&inside).is_some());
+        fs::rename(two.join("a/other"), two.join("a/file")).unwrap();
+        fs::rename(two.join("a/file"), two.join("a/other")).unwrap();
+        assert!(seen(&one.join("a/file")).is_none() && seen(&one.join("a/other")).is_some());
+    }
+    assert!(seen(&inside).is_some());
+    rustix::mount::unmount(&below, rustix::mount::UnmountFlags::empty()).unwrap();
+    // Then names are kept again.
+    if rig.keeps_names(0) {
+        let begun = std::time::Instant::now();
+        while kept_looks(&rig, &one) > 0 {
+            assert!(begun.elapsed() < TIMEOUT, "names are not kept again");
+        }
+    }
+    rig.stop();
+}
+
+/// Returns how many names the kernel asks for if it asked for all shortly before.
+fn kept_looks(rig: &Rig, top: &Path) -> u64 {
+    let look = || (seen(&top.join("a/other")), seen(&top.join("d")));
+    look();
+    let before = rig.asked(0).names;
+    look();
+    rig.asked(0).names - before
+}
+
 /// A random number of what is below a limit.
 fn random(state: &mut u64, below: usize) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
