@@ -44,8 +44,8 @@ const GAP: usize = 8;
 const NAMES_MAX: usize = 1 << 16;
 
 impl Ahead {
-    /// Takes names that were read of the directory, in their order; from its beginning or not. `taken`: how long that
-    /// took.
+    /// Adds names that were read of the directory, in their order, unless they are known; from its beginning or not. `taken`:
+    /// how long that took.
     pub(crate) fn add(
         &mut self,
         names: impl Iterator<Item = Name>,
@@ -58,6 +58,9 @@ impl Ahead {
         }
         // Programs leave hidden files out, and these two are never looked up.
         for name in names.filter(|name| name.as_bytes().first() != Some(&b'.')) {
+            if self.places.contains_key(&name) {
+                continue;
+            }
             self.places.insert(name.clone(), self.order.len());
             self.order.push(name);
         }

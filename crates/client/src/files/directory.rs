@@ -1,4 +1,4 @@
-//! Reading directories. Spec: mdt-ost §9.3, §9.4.
+//! Reading directories, from the servers or from what is kept. Spec: mdt-ost §9.3, §9.4.
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::directory::DirectoryPage;
@@ -41,7 +41,7 @@ const READ_MAX: usize = 1 << 20;
 
 impl Context {
     /// Returns names of a directory from a position on, 0 for the beginning, and the position after them;
-    /// `None` at the end. One round trip for as many as fit into 1 MiB.
+    /// `None` at the end. One round trip for as many as fit into 1 MiB, and none for those that are kept.
     pub(crate) async fn read_directory(
         &self,
         caller: &Caller,
@@ -68,6 +68,8 @@ impl Context {
         let taken = core.now.since(begun);
         if let Some(mount) = core.mounts.get_mut(&self.mount) {
             let names = items.iter().filter_map(|item| Name::new(item.name.clone()));
+            // What is kept says how far away the servers are.
+            let taken = taken.max(mount.pages.duration(fid));
             mount.listed(fid, names, (from == 0, taken));
         }
         Ok((items, next))
@@ -108,8 +110,40 @@ impl Context {
         Part::own_names(fid, above.unwrap_or(fid), from)
     }
 
-    /// Returns names of a directory of an MDT from a position on, as many as fit.
+    /// Returns names of a directory of an MDT from a position on, as many as fit. They are kept if a lock protects them
+    /// from before they are read until after that.
     async fn read_pages(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        (from, room): (u64, usize),
+    ) -> Result<Part, Errno> {
+        let (begun, updates) = {
+            let mut core = self.core();
+            let begun = core.now;
+            let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+            let updates = mount.protected_names(fid);
+            if updates.is_some()
+                && let Some(found) = mount.pages.find(fid, caller, from)
+            {
+                return Ok(found);
+            }
+            (begun, updates)
+        };
+        let part = self.request_pages(caller, fid, (from, room)).await?;
+        let mut core = self.core();
+        let duration = core.now.since(begun);
+        if let Some(mount) = core.mounts.get_mut(&self.mount)
+            && updates.is_some()
+            && updates == mount.protected_names(fid)
+        {
+            mount.pages.keep(fid, caller, (from, &part), duration);
+        }
+        Ok(part)
+    }
+
+    /// Asks for them.
+    async fn request_pages(
         &self,
         caller: &Caller,
         fid: Fid,

@@ -69,10 +69,9 @@ impl Context {
     pub(crate) fn known_names(&self, directory: Fid) -> Option<u64> {
         let core = self.core();
         let mount = core.mounts.get(&self.mount)?;
-        let inode = mount.inodes.get(&directory)?;
         // Those of a striped one are protected by the locks of its stripes.
         let is_plain = !mount.shapes.get(directory).is_some_and(Shape::is_striped);
-        (is_plain && inode.bits.has(InodeBits::UPDATE)).then_some(inode.updates.0)
+        mount.protected_names(directory).filter(|_| is_plain).map(|number| number.0)
     }
 
     /// Returns an extended attribute of a file, or ENODATA, if that is cached.

@@ -13,6 +13,8 @@ use super::directory::DirectoryItem;
 /// The length of a page.
 const PAGE: usize = 4096;
 const DIRECTORY: u32 = 0o040_000;
+/// What memory for a name costs beyond its length.
+const ALLOCATION: usize = 16;
 /// The positions of `.` and `..` of a striped directory, and that of its first name.
 const OWN: u64 = 0;
 const ABOVE: u64 = 1;
@@ -58,6 +60,43 @@ impl Part {
         }
         // No page at all would be read for ever.
         if this.next.is_none() { Err(Errno::EPROTO) } else { Ok(this) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn new(names: Vec<(u64, DirectoryItem)>, next: Option<u64>) -> Self {
+        Self { names, next }
+    }
+
+    /// Returns whether the names are in the order of their hashes, as they are of known servers.
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.names.is_sorted_by_key(|(hash, _)| *hash)
+    }
+
+    /// Returns how many bytes this is in memory, about.
+    pub(crate) fn len(&self) -> usize {
+        let names: usize = self.names.iter().map(|(_, item)| item.name.len()).sum();
+        names + self.names.len() * (size_of::<(u64, DirectoryItem)>() + ALLOCATION)
+    }
+
+    /// Returns names from a position on if one of them follows, or none does at all: about `max`. They have to be sorted.
+    pub(crate) fn after(&self, from: u64, max: usize) -> Option<Self> {
+        if self.next.is_some_and(|next| from >= next) {
+            return None;
+        }
+        let left = &self.names[self.names.partition_point(|(hash, _)| *hash < from)..];
+        if left.is_empty() && self.next.is_some() {
+            return None;
+        }
+        let Some(&(last, _)) = left.get(max) else {
+            return Some(Self { names: left.to_vec(), next: self.next });
+        };
+        // No position is between names of one hash.
+        let end = match left.partition_point(|(hash, _)| *hash < last) {
+            0 => left.partition_point(|(hash, _)| *hash <= last),
+            end => end,
+        };
+        let next = left.get(end).map_or(self.next, |(hash, _)| Some(*hash));
+        Some(Self { names: left[..end].to_vec(), next })
     }
 
     /// Returns `.` and `..` as far as they are not before a position.

@@ -24,6 +24,7 @@ pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod open;
 pub(crate) mod operations;
+pub(crate) mod pages;
 pub(crate) mod placement;
 pub(crate) mod request;
 pub(crate) mod setattr;

@@ -15,9 +15,10 @@ use futures_channel::oneshot;
 
 use super::accesses::AccessTimes;
 use super::ahead::Ahead;
-use super::inode::{ATTRIBUTES, Inode};
+use super::inode::{ATTRIBUTES, Inode, UpdateNumber};
 use super::kept::KeptOpens;
 use super::operations::Operations;
+use super::pages::KeptPages;
 use super::shape::{Places, Shapes};
 use super::traced::Tracer;
 use crate::config::Configuration;
@@ -49,6 +50,8 @@ pub(crate) struct MountState {
     pub(crate) shapes: Shapes,
     /// Names that do not exist, by their directories or the stripes of them: valid as long as its UPDATE bit is.
     pub(crate) absent: BTreeMap<Fid, BTreeSet<Name>>,
+    /// Names in directories or stripes of them, as they were read: valid as long as its UPDATE bit is.
+    pub(crate) pages: KeptPages,
     /// What will be looked up in directories that were read, the ones that were used last at the end.
     pub(crate) ahead: Vec<(Fid, Ahead)>,
     /// Who waits for a name that is looked up in advance.
@@ -206,6 +209,7 @@ impl MountState {
             names: BTreeMap::new(),
             shapes: Shapes::default(),
             absent: BTreeMap::new(),
+            pages: KeptPages::default(),
             ahead: Vec::new(),
             looking: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -289,6 +293,9 @@ impl MountState {
         if lost.0 & open.0 != 0 && !self.is_ending {
             self.kept.drop(fid);
         }
+        if lost.has(InodeBits::UPDATE) {
+            self.pages.drop(fid);
+        }
         if lost.has(InodeBits::UPDATE) && is_directory {
             self.absent.remove(&fid);
             if let Some(master) = self.shapes.master(fid) {
@@ -352,6 +359,13 @@ impl MountState {
         for fid in others {
             self.lose_bits(fid, InodeBits::LOOKUP);
         }
+    }
+
+    /// Returns the number of the names in a directory, or in a stripe of one, if a lock protects them: it is another one
+    /// when they may have changed.
+    pub(crate) fn protected_names(&self, place: Fid) -> Option<UpdateNumber> {
+        let inode = self.inodes.get(&place)?;
+        inode.bits.has(InodeBits::UPDATE).then_some(inode.updates)
     }
 
     /// Notes that a name is that of a file whose LOOKUP lock is held.

@@ -230,8 +230,7 @@ impl Context {
         let updates = {
             let core = self.core();
             let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
-            let inode = mount.inodes.get(&place);
-            inode.filter(|one| one.bits.has(InodeBits::UPDATE)).map(|one| one.updates)
+            mount.protected_names(place)
         };
         let mdt = self.mdt(place).await?;
         let (of, group) = ((place, Fid::default()), self.group_for(caller, parent));
@@ -261,10 +260,7 @@ impl Context {
     fn note_absent(&self, place: Fid, name: Name, updates: Option<UpdateNumber>) {
         let mut core = self.core();
         let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
-        let inode = mount.inodes.get(&place);
-        let is_same = inode
-            .is_some_and(|one| one.bits.has(InodeBits::UPDATE) && updates == Some(one.updates));
-        if is_same {
+        if updates.is_some() && updates == mount.protected_names(place) {
             mount.absent.entry(place).or_default().insert(name);
         }
     }

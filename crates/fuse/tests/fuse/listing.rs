@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::XattrFlags;
 
-use crate::rig::{Rig, TIMEOUT};
+use crate::rig::{Rig, TIMEOUT, parameters};
 
 const FILES: usize = 600;
 const DEFAULT_LIST: &str = "system.posix_acl_default";
@@ -188,5 +188,48 @@ fn names_that_were_read_early_are_not_shown_after_an_own_change() {
     fs::write(top.join("file"), "text").unwrap();
     rustix::fs::removexattr(&top, DEFAULT_LIST).unwrap();
     assert_eq!(names(&top), BTreeSet::from(["file".to_owned()]));
+    rig.stop();
+}
+
+/// Returns the names of a directory with the positions after them, from a position on.
+fn names_from(directory: &fs::File, from: u64) -> Vec<(Vec<u8>, u64)> {
+    rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(from)).unwrap();
+    let mut room = [std::mem::MaybeUninit::uninit(); 32 << 10];
+    let mut entries = rustix::fs::RawDir::new(directory, &mut room);
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.unwrap();
+        names.push((entry.file_name().to_bytes().to_vec(), entry.next_entry_cookie()));
+    }
+    names
+}
+
+/// Returns how often a mount has asked for names.
+fn reads(top: &Path) -> u64 {
+    let all = parameters(top, "/stats").join("\n");
+    let lines = all.lines().filter(|line| line.starts_with("mds_readpage"));
+    lines.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn a_directory_is_read_from_any_position() {
+    let Some(mut rig) = Rig::start("positions") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    fs::create_dir(one.join("d")).unwrap();
+    (0..500).for_each(|number| fs::write(one.join("d").join(name(number)), "").unwrap());
+    // A lock protects the names then.
+    fs::metadata(two.join("d")).unwrap();
+    let directory = fs::File::open(two.join("d")).unwrap();
+    let all = names_from(&directory, 0);
+    assert_eq!(all.len(), 502);
+    let before = reads(&two);
+    assert!(before > 0);
+    for place in (0..501).step_by(10) {
+        assert!(names_from(&directory, all[place].1) == all[place + 1..], "from {place}");
+    }
+    assert!(names_from(&directory, 0) == all);
+    assert_eq!(reads(&two), before);
+    fs::write(one.join("d/new"), "").unwrap();
+    assert!(names_from(&directory, 0).iter().any(|(name, _)| name == b"new"));
     rig.stop();
 }

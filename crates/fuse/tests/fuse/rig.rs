@@ -135,6 +135,25 @@ impl Drop for Rig {
     }
 }
 
+/// Returns the values of the parameters of a mount whose names end so.
+pub(crate) fn parameters(top: &Path, end: &str) -> Vec<String> {
+    let value = |name: &str| {
+        let mut value = vec![0; 64 << 10];
+        let len = rustix::fs::getxattr(top, name, &mut value[..]).unwrap();
+        String::from_utf8(value[..len].to_vec()).unwrap()
+    };
+    let mut names: Vec<String> = Vec::new();
+    loop {
+        let more = value(&format!("lustre.parameters.{}", names.len()));
+        if more.is_empty() {
+            break;
+        }
+        names.extend(more.lines().map(str::to_owned));
+    }
+    names.retain(|name| name.ends_with(end));
+    names.iter().map(|name| value(&format!("lustre.parameter.{name}"))).collect()
+}
+
 /// Starts a node at a loopback address that no other test has.
 fn node(runtime: &Runtime) -> (Node, Nid) {
     let address = fulmar_loopback::address().into();
