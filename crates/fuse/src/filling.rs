@@ -7,6 +7,7 @@ use fuser::{FileHandle, FopenFlags};
 use crate::dropping::{Filling, Writer};
 use crate::front::Front;
 use crate::handles::Handle;
+use crate::options::DataCache;
 use crate::requests::COPIED_MAX;
 use crate::state::State;
 
@@ -25,7 +26,8 @@ impl State {
             return FopenFlags::FOPEN_DIRECT_IO;
         }
         // Who writes through pages would hold them locked while it waits for a lock of a server.
-        let is_direct = flags & ACCESS != READ_ONLY || flags & DIRECT != 0;
+        let is_cached = self.options.data_cache == DataCache::Locks && flags & ACCESS == READ_ONLY;
+        let is_direct = !is_cached || flags & DIRECT != 0;
         let how = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
         how | FopenFlags::FOPEN_KEEP_CACHE
     }

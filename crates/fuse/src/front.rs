@@ -11,7 +11,7 @@ use futures_channel::oneshot;
 use rustix::fs::OFlags;
 
 use crate::handles::Handle;
-use crate::options::{FileLocks, Options};
+use crate::options::{DataCache, FileLocks, Options};
 use crate::replies::Reply;
 use crate::state::{Found, State};
 use crate::tasks::Tasks;
@@ -194,7 +194,8 @@ pub(crate) fn configure(config: &mut KernelConfig, options: &Options) {
     }
     let _ = config.set_max_write(WRITE_MAX);
     // A request that fills pages and is held back would keep them locked, and nobody knew of it.
-    let _ = config.set_max_background(if options.data_cache { u16::MAX } else { BACKGROUND });
+    let keeps_data = options.data_cache != DataCache::Off;
+    let _ = config.set_max_background(if keeps_data { u16::MAX } else { BACKGROUND });
     let _ = config.set_congestion_threshold(BACKGROUND);
     let _ = config.set_time_granularity(Duration::from_secs(1));
 }

@@ -6,11 +6,10 @@
 //! # What is cached
 //!
 //! The kernel keeps names and attributes as long as locks protect them in the client library: a [`Watcher`] has it
-//! drop them before a lock is given back (`nodes`, `notices`). Files are open for direct I/O, so it keeps no data: each read asks
-//! the client library, which answers from its own cache as far as its locks allow. The exception is
-//! a file that is mapped: its pages are those of the last fault, and dropped when the file is opened again or when
-//! its attributes have changed. If [`Options::data_cache`] is set, it keeps the data of files that are open to be
-//! read only, and of those that are mapped, as long as locks protect them (`pages`, `dropping`, `filling`).
+//! drop them before a lock is given back (`nodes`, `notices`). Files are open for direct I/O, so each read asks
+//! the client library, which answers from its own cache as far as its locks allow. The kernel keeps the pages of files
+//! that are mapped as long as locks protect them (`pages`, `dropping`, `filling`); with [`DataCache::Locks`]
+//! also the data of files that are open to be read only.
 //!
 //! [`Watcher`]: fulmar_client::Watcher
 //!
@@ -100,7 +99,7 @@ use futures_channel::oneshot;
 
 pub use asked::Asked;
 pub use mounting::remove_dead;
-pub use options::{FileLocks, OptionError, Options};
+pub use options::{DataCache, FileLocks, OptionError, Options};
 
 /// A mount, which ends when it is dropped.
 #[derive(Debug)]
@@ -147,7 +146,7 @@ impl Mounted {
         self.state.nodes(|nodes| nodes.keeps_names)
     }
 
-    /// Returns whether the kernel keeps the data of files: the same.
+    /// Returns whether the kernel keeps pages of files under locks: the same.
     pub fn keeps_data(&self) -> bool {
         self.state.notices.keeps_data()
     }

@@ -24,7 +24,7 @@ use crate::below::{Below, Watch};
 use crate::caller::is_root;
 use crate::front::Front;
 use crate::notices::Notices;
-use crate::options::Options;
+use crate::options::{DataCache, Options};
 
 const DEVICE: &str = "/dev/fuse";
 const TYPE: &str = "fuse.fulmar";
@@ -54,7 +54,7 @@ impl Attached {
         let config = config(source, options);
         let begin = |session: Session<Front>| {
             let device = session.as_fd().try_clone_to_owned()?;
-            let keeps = (!options.no_lookup_cache, options.data_cache);
+            let keeps = (!options.no_lookup_cache, options.data_cache != DataCache::Off);
             notices.connect(device.into(), keeps, Below::new(&mountpoint)?);
             Ok((session.spawn()?, Watch::start(Arc::downgrade(notices))?))
         };

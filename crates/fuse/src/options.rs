@@ -26,8 +26,8 @@ pub struct Options {
     /// The kernel keeps no names: each is looked up each time. What is mounted below stays then, and is not
     /// unmounted when the names above it are dropped.
     pub no_lookup_cache: bool,
-    /// The kernel keeps the data of files that are open to be read only, as long as locks protect them.
-    pub data_cache: bool,
+    /// What the kernel keeps of the data of files.
+    pub data_cache: DataCache,
     /// Other users than the one who mounts have access too; always if root mounts.
     pub allow_other: bool,
     /// The directory of the file system that is the root of the mount.
@@ -46,6 +46,18 @@ pub enum FileLocks {
     Local,
     /// There are none.
     Refused,
+}
+
+/// What the kernel keeps of the data of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataCache {
+    /// Pages of files that are mapped, until such a file is opened again or its attributes have changed.
+    Off,
+    /// Pages of files that are mapped, as long as locks protect them.
+    #[default]
+    Maps,
+    /// These, and in the same way the data of files that are open to be read only.
+    Locks,
 }
 
 /// An option that there is not.
@@ -114,8 +126,9 @@ impl Options {
                 "nouser_xattr" => self.no_user_xattr = true,
                 "lookupcache=all" => self.no_lookup_cache = false,
                 "lookupcache=none" => self.no_lookup_cache = true,
-                "datacache=locks" => self.data_cache = true,
-                "datacache=none" => self.data_cache = false,
+                "datacache=maps" => self.data_cache = DataCache::Maps,
+                "datacache=locks" => self.data_cache = DataCache::Locks,
+                "datacache=none" => self.data_cache = DataCache::Off,
                 "allow_other" => self.allow_other = true,
                 _ if IGNORED.contains(&word) => {}
                 _ if IGNORED_VALUES.iter().any(|start| word.starts_with(start)) => {}
@@ -138,7 +151,7 @@ impl std::fmt::Display for OptionError {
             f,
             "there is no mount option {:?}: those that there are are ro, rw, relatime, strictatime, noatime, sync, async, dev, nodev, suid, \
              nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, \
-             lookupcache=all, lookupcache=none, datacache=locks, datacache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
+             lookupcache=all, lookupcache=none, datacache=maps, datacache=locks, datacache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
             self.0
         )
     }
@@ -165,7 +178,9 @@ mod tests {
         assert_eq!(options.config, Some("/etc/lnet.conf".into()));
         options.add("lazystatfs,retry=3,noflock,nosuid,lookupcache=none,datacache=locks").unwrap();
         assert_eq!((options.locks, options.no_suid), (FileLocks::Refused, true));
-        assert!(options.no_lookup_cache && options.data_cache && !options.sync);
+        assert_eq!((options.no_lookup_cache, options.data_cache), (true, DataCache::Locks));
+        assert_eq!(Options::default().data_cache, DataCache::Maps);
+        assert!(!options.sync);
         options.add("sync").unwrap();
         assert!(options.sync);
         let error = options.add("ro,encrypt").unwrap_err().to_string();

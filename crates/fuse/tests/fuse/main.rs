@@ -5,6 +5,7 @@
 mod data;
 mod kept;
 mod listing;
+mod maps;
 mod posix;
 mod rig;
 mod rights;
