@@ -40,10 +40,10 @@ pub(crate) struct Args {
     /// Where to mount it
     #[arg(value_name = "DIR")]
     mountpoint: PathBuf,
-    /// Options: ro, relatime, strictatime, noatime, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr, nouser_xattr,
-    /// lookupcache=all, lookupcache=none, datacache=none, datacache=locks (the kernel keeps the data of files that
-    /// are open to be read only), allow_other, subdir=DIR, and config=FILE, a configuration of LNet as
-    /// "fulmar node" takes it: networks of this client, and routes to servers behind routers
+    /// Options: ro, relatime, strictatime, noatime, sync, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr,
+    /// nouser_xattr, lookupcache=all, lookupcache=none, datacache=maps, datacache=none, datacache=locks (the kernel
+    /// keeps the data of files that are open to be read only), flush=close (a close waits for the servers),
+    /// allow_other, subdir=DIR, and config=FILE, a configuration of LNet as "fulmar node" takes it: networks of this client, and routes to servers behind routers
     #[arg(short, long = "options", value_name = "LIST")]
     options: Vec<String>,
     /// Stay in the foreground; SIGINT and SIGTERM unmount

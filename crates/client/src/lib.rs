@@ -78,12 +78,15 @@
 //! | a name, and its file | the file's `LOOKUP` bit | a blocking callback, or a request of this client that carries the lock (early cancel) |
 //! | a name that does not exist | the directory's `UPDATE` bit, if it was not lost while the MDT was asked | the same |
 //! | a name that is not in a striped directory | the `UPDATE` bits of the directory and of the stripe of the name | the same |
+//! | names as they were read from a directory or a stripe of it, for who has read them; 32 MiB at most | its `UPDATE` bit, if it was not lost meanwhile | the same |
 //! | attributes and ACL | `UPDATE` and `PERM`; those of a striped directory also those of its stripes | the same |
 //! | the layout | `LAYOUT` | the same |
 //! | extended attributes | `XATTR` | the same |
 //! | an open for reading, without a user | the file's `OPEN`, `LOOKUP` and `PERM` | the same; then its handle is closed |
 //! | the size and the times of an object | a lock on its data up to the end | the same; beyond what is left of it the size is unknown |
 //! | the data of an object, also those not written yet | a lock on them | the same, after what is dirty was written |
+//!
+//! Dirty data are written when they are 5 s old, and 1 s after the last close of their file.
 //!
 //! A lock is given up only after what it protected is dropped here, and by the `Watcher` of the
 //! mount, which caches it further: it is called without any lock of the machine, and may wait. The

@@ -1,5 +1,11 @@
 //! What is mounted below a mount, as `/proc/self/mountinfo` shows it: what another mount namespace has mounted there is
 //! not seen.
+//!
+//! It is looked at before each `INC_EPOCH`, and a thread waits for changes of it. While something is mounted below, no
+//! name is kept, as with `lookupcache=none`, and `INC_EPOCH` is not sent. Each name that the kernel keeps from before
+//! is expired by `INVAL_ENTRY` with `EXPIRE_ONLY`: it is looked up again, and found to be the same. That happens at
+//! once, while no server waits for it. If a lock is called back just then, the wait for the kernel's locks of
+//! directories ends after a second; the name expires when the operation in its directory has ended.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Seek};

@@ -92,6 +92,42 @@ impl Front {
         }
     }
 
+    /// A descriptor of a file is closed, whose owner of locks gives them up. Others may have it open still.
+    pub(crate) fn close_descriptor(
+        &self,
+        handle: FileHandle,
+        owner: LockOwner,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let Some(handle) = self.state.handles.get(handle.0) else {
+            return reply.fail(Errno::EBADF);
+        };
+        let may_have_locks = self.state.owners.may_have_locks(handle.file.fid(), owner.0);
+        if !may_have_locks && !self.state.options.flushes_on_close {
+            let written = handle.file.written();
+            // The kernel has it closed as soon as it has the reply, which takes the only user.
+            drop(handle);
+            return match written {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.fail(errno),
+            };
+        }
+        let flush = |state: Arc<State>| async move {
+            let file = handle.file.fid();
+            let written = if state.options.flushes_on_close {
+                handle.file.flush().await
+            } else {
+                handle.file.written()
+            };
+            drop(handle);
+            if may_have_locks {
+                return state.owners.release(&state.file_system, file, owner.0).await.and(written);
+            }
+            written
+        };
+        self.run(reply, flush, |reply, ()| reply.ok());
+    }
+
     /// Closes a file, whose owner of BSD locks gives them up.
     pub(crate) fn close(
         &self,

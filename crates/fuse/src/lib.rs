@@ -33,22 +33,22 @@
 //!
 //! A time never stands for a lock. The kernel keeps names and attributes, with a lifetime without
 //! an end, exactly as long as locks protect them in the client; a `Watcher` has it drop them before
-//! the server gets the lock back (`nodes`, `notices`). Files are open for direct I/O, so the kernel
-//! keeps no data: each read asks the client. Pages of mapped files are the exception: they are
-//! dropped at the next open and when attributes change. With `datacache=locks` it keeps data too,
-//! as below.
+//! the server gets the lock back (`nodes`, `notices`). Files are open for direct I/O, so each read
+//! asks the client. Pages of mapped files are kept under locks in the same way, and with
+//! `datacache=locks` also data of files that are open to be read only (`pages`).
 //!
 //! | the kernel keeps | as long as the client has | dropped by |
 //! |---|---|---|
-//! | a name | `LOOKUP` of its file | `INC_EPOCH`, with all other names |
+//! | a name, unless something is mounted below | `LOOKUP` of its file | `INC_EPOCH`, with all other names |
 //! | a name that does not exist, from the second lookup on | `UPDATE` of its directory | the same |
 //! | attributes and access control lists | `UPDATE` and `PERM`; of a regular file also `LAYOUT` and locks on all objects up to the end | `INVAL_INODE` |
 //! | what a symbolic link points to | always: it never changes | |
-//! | with `datacache=locks`, pages of a file | locks on the data that they are filled with, and `LAYOUT` | `INVAL_INODE` with ranges |
+//! | pages of a file that is mapped, or with `datacache=locks` read | locks on the data that they are filled with, and `LAYOUT` | `INVAL_INODE` with ranges |
 //!
-//! A directory that is looked up again loses what is mounted below it, as when it was replaced
-//! (`d_invalidate` of the kernel). Where something is mounted in the mount, the option
-//! `lookupcache=none` has the kernel keep no names.
+//! A directory whose name was dropped loses what is mounted below it, as when it was replaced
+//! (`d_invalidate` of the kernel). So no names are dropped while something is mounted there
+//! (`below`). Mounts of other mount namespaces are not seen: there `lookupcache=none` has the kernel
+//! keep no names.
 //!
 //! **Files.** The kernel knows a file by the number of its inode, which Lustre derives from the
 //! FID, and a table has the FID until the kernel forgets it; two FIDs with one number get different

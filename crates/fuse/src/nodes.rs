@@ -14,7 +14,7 @@ use fulmar_lustre_wire::Fid;
 
 use crate::listings::Listings;
 use crate::pages::Pages;
-use crate::told::{Name, Told};
+use crate::told::{KeptNames, Name};
 
 /// The number of the root of a mount.
 pub(crate) const ROOT: u64 = 1;
@@ -47,8 +47,8 @@ struct Node {
     /// How often the kernel has been told.
     lookups: u64,
     /// The names of it that the kernel was told to keep, and those in it that do not exist.
-    named: Told,
-    absent: Told,
+    named: KeptNames,
+    absent: KeptNames,
     /// Whether the kernel was told its attributes to keep.
     attributes: bool,
 }
@@ -275,7 +275,7 @@ impl Nodes {
     }
 
     /// Returns the names to ask for again if they cannot be dropped.
-    fn expire(&mut self, fid: Fid, of: impl Fn(&mut Node) -> &mut Told) -> Vec<Name> {
+    fn expire(&mut self, fid: Fid, of: impl Fn(&mut Node) -> &mut KeptNames) -> Vec<Name> {
         let epoch = self.epoch;
         let node = if self.has_mounts { self.node_mut(fid) } else { None };
         node.map(|node| of(node).take(epoch)).unwrap_or_default()
@@ -284,7 +284,7 @@ impl Nodes {
 
 impl Node {
     fn new(fid: Fid) -> Self {
-        let (named, absent) = (Told::default(), Told::default());
+        let (named, absent) = (KeptNames::default(), KeptNames::default());
         Self { fid, lookups: 0, named, absent, attributes: false }
     }
 }

@@ -28,6 +28,8 @@ pub struct Options {
     pub no_lookup_cache: bool,
     /// What the kernel keeps of the data of files.
     pub data_cache: DataCache,
+    /// Data are at the servers when a file is closed: who closes it waits for that.
+    pub flushes_on_close: bool,
     /// Other users than the one who mounts have access too; always if root mounts.
     pub allow_other: bool,
     /// The directory of the file system that is the root of the mount.
@@ -129,6 +131,8 @@ impl Options {
                 "datacache=maps" => self.data_cache = DataCache::Maps,
                 "datacache=locks" => self.data_cache = DataCache::Locks,
                 "datacache=none" => self.data_cache = DataCache::Off,
+                "flush=close" => self.flushes_on_close = true,
+                "flush=later" => self.flushes_on_close = false,
                 "allow_other" => self.allow_other = true,
                 _ if IGNORED.contains(&word) => {}
                 _ if IGNORED_VALUES.iter().any(|start| word.starts_with(start)) => {}
@@ -151,7 +155,7 @@ impl std::fmt::Display for OptionError {
             f,
             "there is no mount option {:?}: those that there are are ro, rw, relatime, strictatime, noatime, sync, async, dev, nodev, suid, \
              nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, \
-             lookupcache=all, lookupcache=none, datacache=maps, datacache=locks, datacache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
+             lookupcache=all, lookupcache=none, datacache=maps, datacache=locks, datacache=none, flush=close, flush=later, allow_other, subdir=DIR, config=FILE, and those of fstab",
             self.0
         )
     }
@@ -183,6 +187,8 @@ mod tests {
         assert!(!options.sync);
         options.add("sync").unwrap();
         assert!(options.sync);
+        options.add("flush=close").unwrap();
+        assert!(options.flushes_on_close && !Options::default().flushes_on_close);
         let error = options.add("ro,encrypt").unwrap_err().to_string();
         assert!(error.starts_with("there is no mount option \"encrypt\": those"), "{error}");
         assert!(options.read_only);

@@ -4,8 +4,8 @@
 //! message that drops pages waits for the locks of those in its range. So the ranges of requests that wait are left out
 //! ([`Pages::wave`]): what fills them is read later, under locks of that time.
 //!
-//! With `datacache=locks` (Linux 6.16) files that are open to be read only are read through the
-//! kernel's pages; those that are open to be written, or with `O_DIRECT`, for direct I/O as ever: a
+//! Files that are mapped have pages in the kernel, on Linux 6.16 under locks (docs/decisions/kernel-data.md). With
+//! `datacache=locks` files that are open to be read only are read through the kernel's pages too; those that are open to be written, or with `O_DIRECT`, for direct I/O as ever: a
 //! write through pages would keep them locked while it waits for a lock of a server. What the
 //! kernel has is always protected or dropped, so opens keep it (`FOPEN_KEEP_CACHE`).
 //!
@@ -38,7 +38,8 @@
 //!   when it wants, whole; a wave that finds a dirty page has it written, and leaves the page
 //!   behind while the write waits for its lock. The kernel may hold such writes back until a cut or
 //!   an `fsync` of this mount has ended, so for files that are open to be read and written a wave
-//!   is waited for during 10 s at most. Such maps are as coherent as without the option, not more.
+//!   is waited for during 10 s at most. What another client has written to a dirty page meanwhile is
+//!   then overwritten.
 //! * *Memory* that the kernel takes back costs a request. A lost target has all pages of all files
 //!   dropped (`Stale::Everything`).
 

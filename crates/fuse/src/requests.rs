@@ -321,22 +321,7 @@ impl Filesystem for Front {
         owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        let Some(handle) = self.state.handles.get(handle.0) else {
-            return reply.fail(Errno::EBADF);
-        };
-        let (file, written) = (handle.file.fid(), handle.file.written());
-        // The kernel has it closed as soon as it has the reply, which takes the only user.
-        drop(handle);
-        if !self.state.owners.may_have_locks(file, owner.0) {
-            return match written {
-                Ok(()) => reply.ok(),
-                Err(errno) => reply.fail(errno),
-            };
-        }
-        let unlock = |state: Arc<State>| async move {
-            state.owners.release(&state.file_system, file, owner.0).await.and(written)
-        };
-        self.run(reply, unlock, |reply, ()| reply.ok());
+        self.close_descriptor(handle, owner, reply);
     }
 
     fn release(

@@ -305,6 +305,18 @@ impl File {
             .await
     }
 
+    /// Returns when what was written is at its servers, which may not have it on disk yet. What is dirty is written.
+    ///
+    /// # Errors
+    /// What the servers say, also of earlier writes.
+    pub async fn flush(&self) -> Result<(), Errno> {
+        if !self.is_modified.load(Ordering::Acquire) {
+            return self.written();
+        }
+        let file = (self.number, self.fid());
+        self.file_system.run(move |cx| async move { cx.flush_open(file).await }).await
+    }
+
     /// Tells the error of a write which the cache could not write, as [`File::close`] does. No round trip.
     ///
     /// # Errors

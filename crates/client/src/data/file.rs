@@ -1,6 +1,7 @@
 //! Files in the cache: as their layouts say, as often as they are open.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_data::FileId;
@@ -14,6 +15,9 @@ use super::object::Object;
 use super::state::{CachedFile, CachedObject, MountData, OpenFile, OpenKey};
 use crate::files::layout::FileLayout;
 use crate::machine::context::Context;
+
+/// Data of a file that is not open any more are written after this share of the time after which dirty data are.
+const CLOSED_SHARE: u32 = 5;
 
 impl Context {
     /// Returns a file in the cache, with this layout, and its objects. The caller has a pass.
@@ -69,7 +73,7 @@ impl Context {
         told.flatten().unwrap_or(Ok(()))
     }
 
-    /// Closes a file in the cache when nobody uses it any more. What is dirty stays so, and is written soon.
+    /// Closes a file in the cache when nobody uses it any more. What is dirty is written soon.
     ///
     /// # Errors
     /// That of a write which was not told before.
@@ -88,15 +92,33 @@ impl Context {
             let _ = waiting.await;
         }
         let told = self.take_error(key);
-        self.core().with_data(self.mount, |data| {
-            let Some(open) = data.opens.remove(&key) else { return };
+        let closed = self.core().with_data(self.mount, |data| {
+            let open = data.opens.remove(&key)?;
             data.cache.close(open.id);
-            if let Some(file) = data.files.get_mut(&open.fid) {
-                file.opens -= 1;
-            }
+            let file = data.files.get_mut(&open.fid)?;
+            file.opens -= 1;
+            let is_last = file.opens == 0;
+            let is_dirty = data.cache.is_dirty(file.id);
             data.forget(open.fid);
+            let age_max = data.settings().age_max / CLOSED_SHARE;
+            (is_last && is_dirty).then_some((open.fid, age_max))
         });
+        if let Some((fid, age_max)) = closed.flatten() {
+            self.write_back_closed(fid, age_max);
+        }
         told
+    }
+
+    /// Writes what is dirty of a file that was closed, unless it is opened again soon.
+    fn write_back_closed(&self, fid: Fid, after: Duration) {
+        let cx = self.clone();
+        self.spawn(async move {
+            cx.sleep(after).await;
+            if cx.with_file(fid, |file| file.opens == 0) == Some(true) {
+                // Who opens the file next is told what has failed.
+                let _ = cx.write_back(fid).await;
+            }
+        });
     }
 }
 

@@ -253,7 +253,7 @@ impl Context {
     ///
     /// # Errors
     /// That of a write that was not told before.
-    pub(super) async fn flush_open(&self, (key, fid): (OpenKey, Fid)) -> Result<(), Errno> {
+    pub(crate) async fn flush_open(&self, (key, fid): (OpenKey, Fid)) -> Result<(), Errno> {
         let using = {
             let core = self.core();
             let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;

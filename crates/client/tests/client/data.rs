@@ -1,6 +1,7 @@
 //! The cache of data: what is where, and how many requests that needs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use fulmar_base::{Errno, Rng};
 use fulmar_client::{
@@ -14,7 +15,7 @@ const MIB: usize = 1 << 20;
 
 /// Nothing is written by its age.
 pub(crate) fn patient() -> MountOptions {
-    let age_max = std::time::Duration::from_secs(3600);
+    let age_max = Duration::from_secs(3600);
     MountOptions {
         data: DataSettings { age_max, ..DataSettings::default() },
         ..MountOptions::default()
@@ -37,6 +38,47 @@ pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
+}
+
+#[test]
+fn what_is_dirty_is_written_soon_after_the_file_is_closed() {
+    let rig = Rig::start("closed", 1);
+    let age_max = Duration::from_secs(40);
+    let data = DataSettings { age_max, ..DataSettings::default() };
+    let fs = rig.mount_with(MountOptions { data, ..MountOptions::default() });
+    let lv = blocking::FileSystem::of(fs.clone());
+    let (open, closed) = (lv.open("open", both()).unwrap(), lv.open("closed", both()).unwrap());
+    let begun = Instant::now();
+    open.write(0, *b"text").unwrap();
+    closed.write(0, *b"text").unwrap();
+    closed.close().unwrap();
+    assert_eq!(count(&fs, Opcode::OST_WRITE), 0, "it is only here");
+    while count(&fs, Opcode::OST_WRITE) == 0 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The other one is as old, and is not written.
+    assert!(begun.elapsed() < age_max, "it was written by its age");
+    assert_eq!(count(&fs, Opcode::OST_WRITE), 1);
+    open.close().unwrap();
+    lv.unmount();
+}
+
+#[test]
+fn what_is_flushed_is_at_the_servers() {
+    let rig = Rig::start("flushed", 1);
+    let fs = rig.mount_with(patient());
+    let lv = blocking::FileSystem::of(fs.clone());
+    let file = lv.open("file", both()).unwrap();
+    let flush = || blocking::wait(file.inner().flush()).unwrap();
+    flush();
+    assert_eq!(count(&fs, Opcode::OST_WRITE), 0);
+    file.write(0, *b"text").unwrap();
+    flush();
+    flush();
+    assert_eq!(count(&fs, Opcode::OST_WRITE), 1);
+    assert_eq!(count(&fs, Opcode::OST_SYNC), 0, "who wants it on disk has to say so");
+    file.close().unwrap();
+    lv.unmount();
 }
 
 #[test]

@@ -220,12 +220,17 @@ impl Cache {
         self.file_mut(file).is_synchronous = is_synchronous;
     }
 
+    /// Returns whether something of a file is not written yet.
+    pub fn is_dirty(&self, file: FileId) -> bool {
+        self.file(file).objects.iter().any(|object| self.objects[object].is_dirty())
+    }
+
     /// Forgets a file, and drops what is cached of it. False if it is open, or has dirty data, or an
     /// operation: flush it first.
     pub fn forget_file(&mut self, file: FileId) -> bool {
         let known = self.file(file);
         let (is_open, objects) = (known.opens > 0, known.objects.clone());
-        if is_open || objects.iter().any(|object| self.objects[object].is_dirty()) {
+        if is_open || self.is_dirty(file) {
             return false;
         }
         for object in objects {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
-use crate::rig::{Rig, TIMEOUT};
+use crate::rig::{Rig, TIMEOUT, parameters};
 
 const LOCKS: &str = "datacache=locks";
 const PAGE: usize = 4096;
@@ -357,4 +357,33 @@ fn a_file_that_is_mapped_shows_what_another_mount_has_written() {
     }));
     together(&versions, || writer.contend(&path, 60), others);
     rig.stop();
+}
+
+/// Returns how many bytes a mount has that are not written yet.
+fn dirty(top: &Path) -> u64 {
+    let values = parameters(top, "/cur_dirty_bytes");
+    assert!(!values.is_empty());
+    values.iter().map(|value| value.trim().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn nothing_is_dirty_when_close_returns_if_it_flushes() {
+    let Some(mut rig) = Rig::start("flush-close") else { return };
+    let top = rig.mount("flush=close");
+    for round in 0..10 {
+        let path = top.join(format!("file{round}"));
+        let file = writable_new(&path);
+        file.write_all_at(&vec![7; 100_000], 0).unwrap();
+        let other = file.try_clone().unwrap();
+        drop(other);
+        assert_eq!(dirty(&top), 0, "a descriptor is closed");
+        file.write_all_at(b"more", 5000).unwrap();
+        drop(file);
+        assert_eq!(dirty(&top), 0);
+    }
+    rig.stop();
+}
+
+fn writable_new(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap()
 }
