@@ -1,9 +1,17 @@
 //! Loopback addresses and ports for tests, which no other test of this machine has at the same time.
 //!
-//! Tests run in many processes at once, and in several clones of the repository. A process claims blocks of 1022 addresses
-//! from 127.64.0.0 and blocks of 16 ports, by an abstract Unix socket with the block's number in its name. The
-//! kernel gives such a name to one process at a time, and frees it when the process ends, however it ends; it is shared
-//! by all users, and each network namespace has names of its own, as it has addresses.
+//! Tests run in many processes at once, and in several clones of the repository:
+//!
+//! ```text
+//! fulmar_loopback::address()   127.64.0.1   an address for a node; its port may be a constant
+//! fulmar_loopback::ports(2)    12000        the first of two ports, where the addresses are fixed
+//! ```
+//!
+//! A process claims blocks of 1022 addresses and of 16 ports by abstract Unix sockets, whose names have the block's
+//! number. The kernel gives such a name to one process at a time, and frees it when the process ends, however it ends.
+//! All users of the machine share the names. Each network namespace has names of its own, as it has addresses.
+//!
+//! A claim takes one file descriptor, which stays open. A test that counts descriptors first calls [`address`].
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

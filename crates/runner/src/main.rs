@@ -1,12 +1,18 @@
 //! Runs the tests of the workspace, each in a process of its own.
 //!
 //! ```text
-//! cargo test --workspace --no-run --message-format=json | fulmar-runner [--only WORD] [--threads N] [--needs-root FILE]
+//! cargo test --workspace --no-run --message-format=json | fulmar-runner [--only WORD] [--threads N]
+//!
+//! programs   which test programs cargo has built, and their tests
+//! schedule   many tests at once, then those that run alone, then those that have failed, once more
+//! process    one test: its process group, its limit, its output
+//! rules      which tests have another limit, and which run alone
+//! report     a line for each test, the output of those that failed, the sums
 //! ```
 //!
-//! A test that hangs is ended at its limit (`rules`) and fails with its name and its output; no test sees the threads,
-//! memory, addresses or mounts of another one. A test that fails runs once more, alone, when all others have ended. If
-//! it passes then, it is reported as `FLAKY`. The status is 0 if every test passed in one of its two runs.
+//! A test that hangs is ended at its limit and fails with its name and its output; no test sees the threads, memory,
+//! addresses or mounts of another one. A test that fails runs once more, alone, when all others have ended. If it passes
+//! then, it is reported as `FLAKY`. The status is 0 if every test passed in one of its two runs.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -96,7 +96,7 @@ impl Context {
         access.time
     }
 
-    /// Somebody sets the time.
+    /// An operation sets the time of the last access.
     pub(super) fn forget_access(&self, fid: Fid) {
         let mut core = self.core();
         if let Some(mount) = core.mounts.get_mut(&self.mount)

@@ -92,7 +92,7 @@ impl Inode {
         if lost.has(InodeBits::UPDATE) {
             self.updates = UpdateNumber::next();
             (self.has_shape, self.is_own, self.written) = (false, false, None);
-            // Somebody else may have set it.
+            // Another client may have set it.
             self.access = self.access.filter(|access| !access.is_told());
         }
     }

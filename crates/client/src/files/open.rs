@@ -121,7 +121,7 @@ enum Which {
 
 /// How often an open that the server has not finished is tried again.
 const TRIES: u64 = 60;
-/// How often, and after which time each, a program is opened again that somebody writes.
+/// How often, and after which time each, a program is opened again that is open for writing.
 const BUSY_TRIES: u32 = 10;
 const BUSY_WAIT: Duration = Duration::from_millis(100);
 const REGULAR: u32 = 0o100_000;

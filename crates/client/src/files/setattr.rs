@@ -147,7 +147,7 @@ impl Context {
         Ok(())
     }
 
-    /// Returns whether a file gives whoever runs it the rights of its owner or its group, or capabilities.
+    /// Returns whether a file gives the process that runs it the rights of its owner or its group, or capabilities.
     async fn has_privileges(&self, caller: &Caller, fid: Fid) -> Result<bool, Errno> {
         const SUID: u32 = 0o4000;
         const SGID: u32 = 0o2000;

@@ -84,7 +84,7 @@ impl Change<'_> {
     }
 }
 
-/// Returns whether a program loses the capabilities that it gives whoever runs it: it is given away, or its data change.
+/// Returns whether a program loses its capabilities: it gets another owner, or its data change.
 fn drops_capabilities(before: &Inode, asked: &SetAttr) -> bool {
     type A = AttrValid;
     let losing = A::UID | A::GID | A::KILL_SUID | A::KILL_SGID;

@@ -22,7 +22,7 @@ use crate::{Mdt, acl, mode};
 pub(crate) const NAMES_LEN_MAX: usize = 65_536;
 /// How many names a file may have.
 const COUNT_MAX: usize = 4096;
-/// The capabilities that a program gives whoever runs it.
+/// The capabilities that a program gives the process that runs it.
 const CAPABILITIES: &[u8] = b"security.capability";
 /// Names that the server keeps itself: setting them does nothing.
 const KEPT: [&[u8]; 8] = [
@@ -65,7 +65,7 @@ impl Mdt {
         self.store.scan(XATTRS, from, to, COUNT_MAX)
     }
 
-    /// Returns whether a file gives whoever runs it capabilities.
+    /// Returns whether a file gives the process that runs it capabilities.
     ///
     /// # Errors
     /// EIO if the store does not say.

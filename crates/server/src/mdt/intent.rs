@@ -147,11 +147,12 @@ impl<M: Memory> MdtTarget<M> {
     ) -> Result<Answer, Errno> {
         let record = request.message.require(&REINT).map_err(|_| Errno::EPROTO)?;
         let ReintChange::Create(create) = record.change else { return Err(Errno::EPROTO) };
-        let (flags, parent) = (create.flags.0, record.head.fid);
+        let flags = create.flags.0;
         let name = request.message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
         let is_replay = request.message.body.flags.has(MessageFlags::REPLAY);
         let by_fid = flags.has(OpenFlags::BY_FID) || flags.has(OpenFlags::VOLATILE);
         let creates = flags.has(OpenFlags::CREAT) && !by_fid;
+        let parent = record.head.fid;
         let mut named = None;
         if !by_fid {
             let mode = if creates { LockMode::PW } else { LockMode::PR };
