@@ -29,12 +29,12 @@ impl Namespace {
         if claim.mode == Mode::NL {
             return self.unlock(now, place, request, claim, flags);
         }
-        let conflict = self.resources[place].conflict(&self.locks, claim);
         if flags.has(LockFlags::TEST_LOCK) {
+            let conflict = self.first_conflict(place, claim);
             self.reply_test(place, request, claim, flags, conflict);
             return Ok(());
         }
-        if conflict.is_some() {
+        if self.resources[place].conflict(&self.locks, claim).is_some() {
             if flags.has(LockFlags::BLOCK_NOWAIT) {
                 return Err(Errno::EAGAIN);
             }
@@ -69,6 +69,15 @@ impl Namespace {
             granted: granted.wire(),
             policy: claim.part.policy(Kind::Flock, claim.mode),
         }
+    }
+
+    /// Returns the first lock in the way by its range, as `F_GETLK` of a local file system does.
+    fn first_conflict(&self, place: u32, claim: &Claim) -> Option<u32> {
+        let conflicts = self.resources[place].conflicts(&self.locks, claim);
+        conflicts.into_iter().min_by_key(|id| {
+            let Part { start, end, .. } = self.locks[*id].part;
+            (start, end)
+        })
     }
 
     /// Tells which lock is in the way, or none.

@@ -59,6 +59,20 @@ fn owners_of_different_clients_differ() {
 }
 
 #[test]
+fn a_test_finds_the_first_lock_in_the_way() {
+    let mut world = World::mdt();
+    for (export, mode, start) in [(1, Modes::PR, 50), (2, Modes::PW, 30), (3, Modes::PR, 10)] {
+        world.granted(export, flock(mode, start, start + 9, export));
+    }
+    for (mode, from, expected) in [(Modes::PW, 0, 10), (Modes::PW, 20, 30), (Modes::PR, 0, 30)] {
+        let (_, reply) = world.enqueue(4, flock(mode, from, EOF, 4), Flags::TEST_LOCK);
+        assert_eq!(reply.lock.policy.flock().start, expected);
+    }
+    let (_, reply) = world.enqueue(2, flock(Modes::PW, 20, EOF, 2), Flags::TEST_LOCK);
+    assert_eq!(reply.lock.policy.flock().start, 50);
+}
+
+#[test]
 fn a_waiting_lock_is_granted_by_the_unlock() {
     let mut world = World::mdt();
     world.granted(1, flock(Modes::PW, 0, EOF, 7));
