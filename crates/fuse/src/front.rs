@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_client::{FileSystem, OpenOptions, Stability};
@@ -95,15 +95,16 @@ impl Front {
     /// A descriptor of a file is closed, whose owner of locks gives them up. Others may have it open still.
     pub(crate) fn close_descriptor(
         &self,
-        handle: FileHandle,
+        number: FileHandle,
         owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        let Some(handle) = self.state.handles.get(handle.0) else {
+        let Some(handle) = self.state.handles.get(number.0) else {
             return reply.fail(Errno::EBADF);
         };
-        let may_have_locks = self.state.owners.may_have_locks(handle.file.fid(), owner.0);
-        if !may_have_locks && !self.state.options.flushes_on_close {
+        let (now, file) = (Instant::now(), handle.file.fid());
+        let had_locks = self.state.owners(|owners| owners.close(now, file, owner.0, number.0));
+        if !had_locks && !self.state.options.flushes_on_close {
             let written = handle.file.written();
             // The kernel has it closed as soon as it has the reply, which takes the only user.
             drop(handle);
@@ -112,41 +113,32 @@ impl Front {
                 Err(errno) => reply.fail(errno),
             };
         }
-        let flush = |state: Arc<State>| async move {
-            let file = handle.file.fid();
+        let flush = move |state: Arc<State>| async move {
             let written = if state.options.flushes_on_close {
                 handle.file.flush().await
             } else {
                 handle.file.written()
             };
             drop(handle);
-            if may_have_locks {
-                return state.owners.release(&state.file_system, file, owner.0).await.and(written);
+            if had_locks {
+                return state.unlock_all(file, owner.0).await.and(written);
             }
             written
         };
         self.run(reply, flush, |reply, ()| reply.ok());
     }
 
-    /// Closes a file, whose owner of BSD locks gives them up.
-    pub(crate) fn close(
-        &self,
-        handle: FileHandle,
-        owner: Option<LockOwner>,
-        reply: fuser::ReplyEmpty,
-    ) {
-        let Some(handle) = self.state.handles.remove(handle.0) else {
+    /// Closes a file. What was locked through it is unlocked.
+    pub(crate) fn close(&self, number: FileHandle, reply: fuser::ReplyEmpty) {
+        let Some(handle) = self.state.handles.remove(number.0) else {
             return reply.fail(Errno::EBADF);
         };
         let close = |state: Arc<State>| async move {
-            if let Some(owner) = owner {
-                let file = handle.file.fid();
-                state.owners.release(&state.file_system, file, owner.0).await?;
-            }
+            let unlocked = state.release_locks(handle.file.fid(), number.0).await;
             match Arc::try_unwrap(handle) {
-                Ok(handle) => handle.file.close().await,
+                Ok(handle) => handle.file.close().await.and(unlocked),
                 // It is closed when the last operation on it has ended.
-                Err(_) => Ok(()),
+                Err(_) => unlocked,
             }
         };
         self.run(reply, close, |reply, ()| reply.ok());

@@ -83,6 +83,7 @@ mod names;
 mod nodes;
 mod notices;
 mod options;
+mod owners;
 mod pages;
 mod replies;
 mod requests;

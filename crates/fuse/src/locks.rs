@@ -1,20 +1,21 @@
-//! Locks of processes.
+//! Locks of processes and of open files.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::PoisonError;
+use std::time::Instant;
 
 use fulmar_base::Errno;
-use fulmar_client::{FileLock, FileSystem};
+use fulmar_client::FileLock;
 use fulmar_lustre_wire::Fid;
+use futures_util::future::select;
+
+use crate::owners::{Owners, Pending};
+use crate::state::State;
 
 /// The types of locks in `fcntl`: to read, to write, none.
 pub(crate) const READ: i32 = 0;
 pub(crate) const WRITE: i32 = 1;
 pub(crate) const NONE: i32 = 2;
-
-/// Who may have locks, to unlock them when a file is closed.
-#[derive(Debug, Default)]
-pub(crate) struct Owners(Mutex<BTreeSet<(Fid, u64)>>);
 
 /// Returns the lock that the kernel describes.
 pub(crate) fn described(kind: i32, (start, end): (u64, u64), owner: u64, pid: u32) -> FileLock {
@@ -22,45 +23,68 @@ pub(crate) fn described(kind: i32, (start, end): (u64, u64), owner: u64, pid: u3
     FileLock { is_exclusive: kind == WRITE, start, end, owner, pid }
 }
 
-impl Owners {
-    /// Locks or unlocks. Waits until `ends` is ready, without it not at all.
-    pub(crate) async fn set(
+impl State {
+    /// Uses the owners of locks. Not across an await.
+    pub(crate) fn owners<R>(&self, call: impl FnOnce(&mut Owners) -> R) -> R {
+        call(&mut self.owners.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Locks or unlocks through an open file. Waits until `ends` is ready, without it not at all.
+    pub(crate) async fn set_lock(
         &self,
-        file_system: &FileSystem,
-        file: Fid,
+        (file, handle): (Fid, u64),
         (kind, lock): (i32, FileLock),
         ends: Option<impl Future<Output = ()> + Send>,
     ) -> Result<(), Errno> {
         match kind {
-            NONE => file_system.unlock(file, lock).await,
-            READ | WRITE => {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((file, lock.owner));
-                match ends {
-                    Some(ends) => file_system.lock_until(file, lock, ends).await,
-                    None => file_system.lock(file, lock, false).await,
-                }
-            }
-            _ => Err(Errno::EINVAL),
+            NONE => return self.file_system.unlock(file, lock).await,
+            READ | WRITE => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        let who = (lock.owner, handle);
+        let pending =
+            |refused| self.owners(|owners| owners.pending(Instant::now(), file, who, refused));
+        while let Some(pending) = pending(None) {
+            self.released(pending).await;
+        }
+        self.owners(|owners| owners.lock(file, lock.owner, handle));
+        if let Some(ends) = ends {
+            return self.file_system.lock_until(file, lock, ends).await;
+        }
+        loop {
+            let before = self.owners(|owners| owners.count_released(file));
+            let locked = self.file_system.lock(file, lock, false).await;
+            let refused = locked == Err(Errno::EAGAIN);
+            let Some(pending) = refused.then(|| pending(Some(before))).flatten() else {
+                return locked;
+            };
+            self.released(pending).await;
         }
     }
 
-    /// Returns whether an owner may have locks of a file.
-    pub(crate) fn may_have_locks(&self, file: Fid, owner: u64) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&(file, owner))
+    /// Waits until locks were unlocked, or that need not be waited for any more.
+    async fn released(&self, Pending { released, limit }: Pending) {
+        match limit {
+            Some(limit) => _ = select(released, pin!(self.file_system.sleep(limit))).await,
+            None => _ = released.await,
+        }
     }
 
     /// Unlocks all that an owner has of a file.
-    pub(crate) async fn release(
-        &self,
-        file_system: &FileSystem,
-        file: Fid,
-        owner: u64,
-    ) -> Result<(), Errno> {
-        let had = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(file, owner));
-        if had {
-            file_system.unlock(file, described(NONE, (0, FileLock::END), owner, 0)).await
-        } else {
-            Ok(())
+    pub(crate) async fn unlock_all(&self, file: Fid, owner: u64) -> Result<(), Errno> {
+        self.file_system.unlock(file, described(NONE, (0, FileLock::END), owner, 0)).await
+    }
+
+    /// Unlocks what was locked through an open file that ends.
+    pub(crate) async fn release_locks(&self, file: Fid, handle: u64) -> Result<(), Errno> {
+        let ended = self.owners(|owners| owners.release(file, handle));
+        let mut unlocked = Ok(());
+        for owner in &ended {
+            unlocked = self.unlock_all(file, *owner).await.and(unlocked);
         }
+        if !ended.is_empty() {
+            self.owners(|owners| owners.released(file, handle));
+        }
+        unlocked
     }
 }

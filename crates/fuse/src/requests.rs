@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use fulmar_base::Errno;
 use fulmar_client::{Allocate, File, OpenOptions, Seek, XattrFlags};
@@ -317,11 +317,11 @@ impl Filesystem for Front {
         &self,
         _: &Request,
         _: INodeNo,
-        handle: FileHandle,
+        number: FileHandle,
         owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        self.close_descriptor(handle, owner, reply);
+        self.close_descriptor(number, owner, reply);
     }
 
     fn release(
@@ -330,11 +330,11 @@ impl Filesystem for Front {
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        owner: Option<LockOwner>,
+        _: Option<LockOwner>,
         _: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        self.close(handle, owner, reply);
+        self.close(handle, reply);
     }
 
     fn fsync(
@@ -384,7 +384,7 @@ impl Filesystem for Front {
         reply: fuser::ReplyEmpty,
     ) {
         self.state.notices.has_read(handle.0);
-        self.close(handle, None, reply);
+        self.close(handle, reply);
     }
 
     fn fsyncdir(
@@ -503,7 +503,7 @@ impl Filesystem for Front {
         &self,
         request: &Request,
         number: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         owner: LockOwner,
         start: u64,
         end: u64,
@@ -519,7 +519,7 @@ impl Filesystem for Front {
         }
         let ends = waits.then(|| self.state.interrupts.of(request.pid()));
         let set = |state: Arc<State>| async move {
-            state.owners.set(&state.file_system, file?, (kind, lock), ends).await
+            state.set_lock((file?, handle.0), (kind, lock), ends).await
         };
         self.run_apart(reply, set, |reply, ()| reply.ok());
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fulmar_base::Errno;
@@ -16,10 +16,10 @@ use crate::attributes::file_attr;
 use crate::expected::Expected;
 use crate::handles::Handles;
 use crate::interrupts::Interrupts;
-use crate::locks::Owners;
 use crate::nodes::{Kept, Nodes};
 use crate::notices::Notices;
 use crate::options::Options;
+use crate::owners::Owners;
 
 /// How long the kernel may use what nothing protects without asking.
 pub(crate) const NO_TIME: Duration = Duration::ZERO;
@@ -34,7 +34,7 @@ pub(crate) struct State {
     pub(crate) file_system: FileSystem,
     pub(crate) options: Options,
     pub(crate) handles: Handles,
-    pub(crate) owners: Owners,
+    pub(crate) owners: Mutex<Owners>,
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) notices: Arc<Notices>,
     pub(crate) asked: Counts,
@@ -47,7 +47,7 @@ impl State {
     pub(crate) fn new(file_system: FileSystem, options: Options) -> Self {
         let notices = Arc::new(Notices::new(file_system.root()));
         file_system.watch(notices.clone());
-        let (handles, owners) = (Handles::default(), Owners::default());
+        let (handles, owners) = (Handles::default(), Mutex::default());
         let (interrupts, asked) = (Arc::default(), Counts::default());
         let expected = Expected::default();
         let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();

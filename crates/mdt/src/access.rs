@@ -254,7 +254,7 @@ mod tests {
         let reader = Caller { capabilities: Capabilities::DAC_READ_SEARCH, ..caller(0, 0) };
         assert_eq!(check(&file(0o100_000), &reader, Wanted::READ), Ok(()));
         assert_eq!(check(&file(0o100_000), &reader, Wanted::WRITE), Err(Errno::EACCES));
-        let squashed = root.squashed(Some((99, 99)));
+        let squashed = root.clone().squashed(Some((99, 99)));
         assert_eq!(check(&file(0o100_700), &squashed, Wanted::READ), Err(Errno::EACCES));
         let mut fixed = file(0o100_777);
         fixed.attributes.flags = IMMUTABLE;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::{Fid, Opcode, Uuid};
@@ -48,7 +49,7 @@ struct Mounted {
 }
 
 /// How long the end of a mount may take that nobody waits for: the servers have 5 s to answer.
-const FAREWELL: std::time::Duration = std::time::Duration::from_secs(6);
+const FAREWELL: Duration = Duration::from_secs(6);
 /// The most symbolic links that are followed in a path.
 const LINKS_MAX: usize = 40;
 
@@ -386,6 +387,16 @@ impl FileSystem {
     /// What the server says.
     pub async fn statfs(&self) -> Result<Usage, Errno> {
         self.counted(Op::Statfs, |cx| async move { cx.statfs().await }).await
+    }
+
+    /// Waits.
+    pub async fn sleep(&self, time: Duration) {
+        let slept = move |cx: Context| async move {
+            cx.sleep(time).await;
+            Ok(())
+        };
+        // Without the node there is nothing to wait for.
+        let _ = self.run(slept).await;
     }
 
     /// Returns what operations of the mount use.

@@ -5,6 +5,7 @@
 mod data;
 mod kept;
 mod listing;
+mod locks;
 mod maps;
 mod posix;
 mod rig;
