@@ -301,7 +301,8 @@ mod tests {
     const BOTH: Kept<'_> = Kept { name: Some((TOP, NAME)), attributes: true };
     const NOTHING: Lost =
         Lost { names: false, expired: Vec::new(), attributes: Vec::new(), pages: Vec::new() };
-    const NAMES: Lost = Lost { names: true, ..NOTHING };
+    const NAMES: Lost =
+        Lost { names: true, expired: Vec::new(), attributes: Vec::new(), pages: Vec::new() };
 
     fn absent(file: Fid) -> Stale {
         Stale::Content { file, start: 0, end: u64::MAX }

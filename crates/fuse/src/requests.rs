@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use fulmar_base::Errno;
 use fulmar_client::{Allocate, File, OpenOptions, Seek, XattrFlags};
