@@ -20,7 +20,7 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// Takes the socket of the option, else that of the environment, else the default.
+    /// Uses the socket of the option, else that of the environment, else the default.
     pub(crate) fn at(control: Option<PathBuf>) -> Self {
         Self { control: control.or_else(|| std::env::var_os("FULMAR_CONTROL").map(PathBuf::from)) }
     }

@@ -55,7 +55,7 @@ fn words_of(args: &[OsString]) -> Vec<String> {
     args.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Takes the option for the control socket out of the arguments, at any position.
+/// Removes the option for the control socket from the arguments, at any position.
 fn take_control(words: Vec<String>) -> Result<(NodeArgs, Vec<String>), String> {
     let (mut control, mut rest) = (None, Vec::new());
     let mut words = words.into_iter();

@@ -76,7 +76,7 @@ impl Inbox {
         id
     }
 
-    /// Takes a name back.
+    /// Receives a name back.
     pub(crate) fn take_back(&self, id: BufferId) {
         self.memory().remove(&id);
     }

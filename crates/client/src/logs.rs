@@ -88,7 +88,7 @@ impl LogReader {
         })
     }
 
-    /// Takes the reply to the request.
+    /// Handles the reply to the request.
     pub(crate) fn take(&mut self, reply: Result<Box<Message<'_>>, Errno>) -> Result<(), Error> {
         let name = self.name.clone();
         let invalid =
@@ -153,7 +153,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Takes the records of a block from `index` on that are live. Returns the next index.
+    /// Reads the records of a block from `index` on that are live. Returns the next index.
     fn take_block(&mut self, index: u32, header: &LogHeader, block: &LogBlock) -> u32 {
         let mut next = index;
         for record in block.records.iter() {

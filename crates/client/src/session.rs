@@ -155,7 +155,7 @@ impl Session {
         self.device(&target.device)
     }
 
-    /// Takes part in the networks of these NIDs, as far as this machine can reach them and the node has no
+    /// Joins the networks of these NIDs, as far as this machine can reach them and the node has no
     /// route. Returns the NIDs that the node can reach.
     pub(crate) fn reach(&mut self, nids: &[Nid]) -> Vec<Nid> {
         reach(&self.node, &mut self.nets, nids, self.options.port)
@@ -214,7 +214,7 @@ impl Session {
         self.client.call(state).ok().flatten()
     }
 
-    /// Takes a report of the management service that a target has restarted, for the n-th time: it is connected
+    /// Handles a report of the management service that a target has restarted, for the n-th time: it is connected
     /// again at once.
     pub fn target_restarted(&self, import: ImportId, instance: u32) {
         // A node that has failed connects to nothing.

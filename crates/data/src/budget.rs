@@ -27,7 +27,7 @@ impl Budget {
         Self { total, minimum: [total / 4, total / 4, total / 16], used: [0; 3], peak: 0 }
     }
 
-    /// Takes bytes for a class. False if there are not enough.
+    /// Reserves bytes for a class. False if there are not enough.
     pub fn take(&mut self, class: Class, bytes: u64) -> bool {
         let has_room = bytes <= self.room(class);
         if has_room {

@@ -138,7 +138,7 @@ impl Dirty {
         (bytes, back)
     }
 
-    /// Takes an extent out, at most up to `end`. The rest stays.
+    /// Removes and returns an extent, at most up to `end`. The rest stays.
     ///
     /// # Panics
     /// If no extent begins there.

@@ -126,7 +126,7 @@ impl Grants {
         (self.available, self.reserved, self.dirty, self.lost) = (0, 0, 0, 0);
     }
 
-    /// Takes what a write may cost, if there is enough.
+    /// Reserves what a write may cost, if there is enough.
     pub fn reserve(&mut self, cost: u64) -> bool {
         let is_enough = self.available >= cost;
         if is_enough {
@@ -192,7 +192,7 @@ impl Grants {
         }
     }
 
-    /// Takes what has not been needed for a long time, to give it back; `None` if that is nothing.
+    /// Removes what has not been needed for a long time, to give it back; `None` if that is nothing.
     /// `window`: what the RPCs in flight and one more carry. When no more than that is left, one RPC is kept.
     /// Spec: mdt-ost §19.5.
     pub fn shrink(&mut self, window: u64) -> Option<u64> {

@@ -83,7 +83,7 @@ const GROWTH: u64 = 4;
 const STREAMS: usize = 4;
 
 impl Reader {
-    /// Takes a read, and says what it belongs to. `range` is not empty.
+    /// Handles a read, and says what it belongs to. `range` is not empty.
     pub fn read(&mut self, range: &Range<u64>, limits: &Limits) -> Kind {
         self.clock += 1;
         let before = self.last.take();

@@ -55,7 +55,7 @@ pub(crate) fn pages(range: &Range<u64>) -> Range<u64> {
     range.start / Terms::PAGE * Terms::PAGE..end
 }
 
-/// Takes the extents of one RPC out of those that are dirty: one that is wanted, and what follows it.
+/// Removes the extents of one RPC from those that are dirty: one that is wanted, and what follows it.
 /// `None` if nothing is wanted, or all of it is in pages that are being written.
 pub(crate) fn gather(
     dirty: &mut Dirty,

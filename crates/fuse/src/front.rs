@@ -30,7 +30,7 @@ pub(crate) const APPEND: i32 = 0o2000;
 /// What the kernel opens a program with, to run it.
 const EXECUTE: i32 = 0o40;
 
-/// Takes requests from the kernel and hands them over.
+/// Receives requests from the kernel and begins their operations.
 #[derive(Debug)]
 pub(crate) struct Front {
     pub(crate) state: Arc<State>,

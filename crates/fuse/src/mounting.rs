@@ -122,7 +122,7 @@ fn mount(device: &File, source: &str, mountpoint: &Path, options: &Options) -> i
     Ok(rustix::mount::mount(source, mountpoint, TYPE, flags, data.as_c_str())?)
 }
 
-/// Takes a mount away that is in use; what waits for it fails.
+/// Detaches a mount that is in use; what waits for it fails.
 fn detach(mountpoint: &Path) {
     // It may be gone already.
     let _ = rustix::mount::unmount(mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH);

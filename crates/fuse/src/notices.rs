@@ -82,7 +82,7 @@ impl Notices {
         Self { state, turn, device: Arc::default(), keeps_data, below: OnceLock::new() }
     }
 
-    /// Takes the device of a mount that has begun. `names` and `data`: whether the kernel keeps names and the data of
+    /// Sets the device of a mount that has begun. `names` and `data`: whether the kernel keeps names and the data of
     /// files, if it can; `below`: what may get mounted below.
     pub(crate) fn connect(&self, device: File, (names, data): (bool, bool), below: Below) {
         let device = self.device.get_or_init(|| device);

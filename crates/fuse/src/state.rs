@@ -145,7 +145,7 @@ pub(crate) fn lifetime(is_kept: bool) -> Duration {
     if is_kept { LONG } else { NO_TIME }
 }
 
-/// Takes the result of an operation on a file that the kernel has found before. That it does not exist makes the
+/// Handles the result of an operation on a file that the kernel has found before. That it does not exist makes the
 /// kernel look its name up again: another file may have taken its place.
 pub(crate) fn found<T>(result: Result<T, Errno>) -> Result<T, Errno> {
     result.map_err(|errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno })

@@ -137,7 +137,7 @@ impl<'a> Change<'a> {
         self.transaction.delete(NAMES, &self.mdt.names.key(directory, name));
     }
 
-    /// Takes what the changelog is to say of the change.
+    /// Notes what the changelog is to say of the change.
     pub(crate) fn note(&mut self, note: Note) {
         if self.mdt.changelog.wants(note.kind) {
             self.notes.push(note);
@@ -154,7 +154,7 @@ impl<'a> Change<'a> {
         is_noted
     }
 
-    /// Takes who makes the change: the limits of owners apply unless it may exceed them.
+    /// Sets the caller of the change: the limits of owners apply unless it may exceed them.
     pub(crate) fn limit(&mut self, caller: &Caller) {
         self.is_limited |= !caller.has(Capabilities::SYS_RESOURCE);
     }

@@ -209,7 +209,7 @@ impl Mdt {
         &self.known
     }
 
-    /// Takes the export that a known client has after a restart.
+    /// Restores the export that a known client has after a restart.
     ///
     /// # Errors
     /// If the store has ended or cannot be read.
@@ -221,7 +221,7 @@ impl Mdt {
         Ok(())
     }
 
-    /// Takes the end of the recovery: files that nobody has open any more are removed.
+    /// Handles the end of the recovery: files that nobody has open any more are removed.
     ///
     /// # Errors
     /// If the store has ended or is full.
@@ -237,7 +237,7 @@ impl Mdt {
         self.transactions.last_committed(self.store.committed())
     }
 
-    /// Takes the end of an export: a disconnect or an eviction. Its files are closed.
+    /// Handles the end of an export: a disconnect or an eviction. Its files are closed.
     ///
     /// # Errors
     /// If the store has ended. The client is gone in any case.
@@ -288,7 +288,7 @@ impl Mdt {
         let _ = self.groups.set(groups);
     }
 
-    /// Takes the nodemaps, which hold for requests from now on.
+    /// Sets the nodemaps, which hold for requests from now on.
     pub fn set_nodemaps(&self, nodemaps: Nodemaps) {
         *self.nodemaps.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(nodemaps);
     }
@@ -314,7 +314,7 @@ impl Mdt {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the size of a layout that a client gets: others reserve as much room.
+    /// Records the size of a layout that a client gets: others reserve as much room.
     pub(crate) fn note_layout(&self, len: usize) {
         self.layout_max.fetch_max(u32::try_from(len).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
@@ -335,7 +335,7 @@ impl Mdt {
         self.opens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the locks of files, in an order that all have.
+    /// Acquires the locks of files, in an order that all have.
     pub(crate) fn lock(&self, fids: &[Fid]) -> Locked<'_> {
         let place = |fid: &Fid| {
             let spread = (fid.seq ^ u64::from(fid.oid)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -348,7 +348,7 @@ impl Mdt {
         places.into_iter().map(lock).collect()
     }
 
-    /// Takes the locks of directories and of the files that names in them lead to.
+    /// Acquires the locks of directories and of the files that names in them lead to.
     pub(crate) fn lock_with_entries(
         &self,
         places: &[(Fid, &[u8])],

@@ -22,14 +22,14 @@ pub type Object = (u32, Fid);
 
 /// The objects of files, as far as an MDT needs them.
 pub trait Objects: Send + Sync {
-    /// Takes objects for a new file, one for each stripe. There may be fewer than are wanted.
+    /// Reserves objects for a new file, one for each stripe. There may be fewer than are wanted.
     ///
     /// # Errors
     /// EINVAL if an OST is wanted that does not exist; ENOSPC if there are too few; EAGAIN if they are being
     /// created: the request is repeated then.
     fn take(&self, plan: &Plan) -> Result<Vec<Object>, Errno>;
 
-    /// Takes back objects that no file got after all.
+    /// Returns objects that no file got after all.
     fn give_back(&self, _objects: &[Object]) {}
 
     /// Returns whether there is an OST with this index. If none is known yet, any may be.

@@ -34,7 +34,7 @@ pub(crate) const NAMES: Names = &[
 ];
 
 impl Mdt {
-    /// Takes how long a request took from its arrival to its reply. Only what was successful is counted.
+    /// Records how long a request took from its arrival to its reply. Only what was successful is counted.
     pub fn spent(&self, call: &Call<'_>, reply: &Message<'_>, took: Duration) {
         let doer = Doer::of(call.export, call.message, call.now);
         let mut stats = self.stats();

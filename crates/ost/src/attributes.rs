@@ -20,7 +20,7 @@ pub(crate) const OWNER: Valid = Valid(Valid::FLUID.0 | Valid::FLGID.0 | Valid::F
 const NAME: Valid = Valid(Valid::FLID.0 | Valid::FLGROUP.0);
 
 impl Attributes {
-    /// Takes what a write says about owner and file. Spec: mdt-ost §16.3.
+    /// Adopts what a write says about owner and file. Spec: mdt-ost §16.3.
     ///
     /// # Errors
     /// ESTALE if the client has an old layout.
@@ -52,7 +52,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Takes the times that a request says.
+    /// Adopts the times that a request says.
     pub(crate) fn take_times(&mut self, asked: &Obdo) {
         for (valid, own, new) in [
             (Valid::FLATIME, &mut self.atime, asked.atime),
@@ -65,7 +65,7 @@ impl Attributes {
         }
     }
 
-    /// Takes the times of a change of the data: those of the request, or the present one.
+    /// Adopts the times of a change of the data: those of the request, or the present one.
     pub(crate) fn take_change(&mut self, asked: &Obdo, now: i64) {
         (self.mtime, self.ctime) = (now, now);
         self.take_times(asked);

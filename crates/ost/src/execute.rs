@@ -86,7 +86,7 @@ impl Ost {
         self.data.granted()
     }
 
-    /// Takes how long a request took from its arrival to its reply. The bytes of reads and writes are
+    /// Records how long a request took from its arrival to its reply. The bytes of reads and writes are
     /// counted anyway.
     pub fn spent(&self, call: &Call<'_>, took: Duration) {
         self.stats().count(call, took);

@@ -154,7 +154,7 @@ impl Ost {
         &self.known
     }
 
-    /// Takes the export that a known client has after a restart.
+    /// Restores the export that a known client has after a restart.
     ///
     /// # Errors
     /// If the store has ended or cannot be read.
@@ -166,7 +166,7 @@ impl Ost {
         Ok(())
     }
 
-    /// Takes the end of the recovery.
+    /// Handles the end of the recovery.
     ///
     /// # Errors
     /// If the store has ended or is full.
@@ -180,7 +180,7 @@ impl Ost {
         self.transactions.last_committed(self.store.committed())
     }
 
-    /// Takes the end of an export: a disconnect or an eviction. Its grant goes back.
+    /// Handles the end of an export: a disconnect or an eviction. Its grant goes back.
     ///
     /// # Errors
     /// If the store has ended. The client is gone in any case.
@@ -260,7 +260,7 @@ impl Ost {
         }
     }
 
-    /// Takes the nodemaps, which hold for requests from now on.
+    /// Sets the nodemaps, which hold for requests from now on.
     pub fn set_nodemaps(&self, nodemaps: Nodemaps) {
         *self.nodemaps.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(nodemaps);
     }
@@ -271,7 +271,7 @@ impl Ost {
         nodemaps.view(call.nid)
     }
 
-    /// Takes the lock of an object.
+    /// Acquires the lock of an object.
     pub(crate) fn lock(&self, object: ObjectId) -> MutexGuard<'_, ()> {
         let spread = (object.0 ^ object.1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let lock = &self.locks[spread as usize % LOCKS];

@@ -26,7 +26,7 @@ impl Ost {
         Ok(free.is_none_or(|free| free.start >= free.end))
     }
 
-    /// Takes a range from MDT0000, if there are no others. Returns whether it did. The range is used
+    /// Accepts a range from MDT0000, if there are no others. Returns whether it did. The range is used
     /// from the next request on, and is durable with the first sequence of it.
     ///
     /// # Errors

@@ -103,7 +103,7 @@ impl Locks {
         );
     }
 
-    /// Takes the use of locks by their client: those that others wait for have more time.
+    /// Handles the use of locks by their client: those that others wait for have more time.
     pub(crate) fn used(&mut self, now: Time, export: Handle, resource: ResourceId, of: Extent) {
         let more = self.times.cancel_min;
         self.namespace.handle_io(now, export, resource, of, more);
@@ -121,7 +121,7 @@ impl Locks {
         self.namespace.handle_enqueue(now, enqueue);
     }
 
-    /// Takes locks that a client gives up with another request.
+    /// Cancels locks that a client gives up with another request.
     pub(crate) fn give_up(&mut self, now: Time, export: Handle, given_up: &[Handle]) {
         traced::given_up(&self.name, given_up);
         self.namespace.handle_cancel_list(now, export, given_up);
@@ -158,7 +158,7 @@ impl Locks {
         self.callbacks.contains_key(&call)
     }
 
-    /// Takes the end of a callback.
+    /// Handles the end of a callback.
     pub(crate) fn called(
         &mut self,
         now: Time,

@@ -17,7 +17,7 @@ impl Recovering {
         Self { since, clients, evicted: 0 }
     }
 
-    /// Takes the eviction of a client.
+    /// Handles the eviction of a client.
     pub(crate) fn evicted(&mut self) {
         self.evicted += 1;
     }

@@ -34,7 +34,7 @@ pub trait Target: Send + Sync + 'static {
         Features::default()
     }
 
-    /// Takes the end of a client: it has disconnected (`None`) or was evicted.
+    /// Handles the end of a client: it has disconnected (`None`) or was evicted.
     fn gone(
         self: Arc<Self>,
         context: Context,
@@ -45,7 +45,7 @@ pub trait Target: Send + Sync + 'static {
         Box::pin(async {})
     }
 
-    /// Takes how long the reply to a request took from the time at which it came.
+    /// Records how long the reply to a request took from the time at which it came.
     fn answered(&self, request: &Request, reply: &Message<'_>, took: Duration) {
         let _ = (request, reply, took);
     }
@@ -60,7 +60,7 @@ pub trait Target: Send + Sync + 'static {
         None
     }
 
-    /// Takes the end of its recovery.
+    /// Handles the end of its recovery.
     fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {
         let _ = context;
         Box::pin(async {})

@@ -172,7 +172,7 @@ impl Targets {
         self.follow(now);
     }
 
-    /// Takes a commit of the store of a target: its last transaction that is on disk now, or why the store
+    /// Handles a commit of the store of a target: its last transaction that is on disk now, or why the store
     /// has ended. Then the target has too: its clients wait for it as after a crash.
     pub fn committed(&mut self, now: Time, target: TargetId, committed: Result<u64, StoreError>) {
         let Some(entry) = self.targets.get_mut(&target) else { return };
@@ -326,7 +326,7 @@ impl Targets {
         }
     }
 
-    /// Takes what the RPC service wants of its host.
+    /// Does what the RPC service wants of its host.
     fn take(&mut self, now: Time, task: Task) {
         match task {
             Task::Execute(request) => self.execute(now, request),

@@ -138,7 +138,7 @@ impl Transactions {
         }
     }
 
-    /// Takes the number that the store has given to a transaction, and returns that for the client.
+    /// Records the number that the store has given to a transaction, and returns that for the client.
     pub fn applied(&self, number: u64, numbering: Numbering) -> u64 {
         if let Numbering::Replay(transno) = numbering {
             let mut state = self.state();

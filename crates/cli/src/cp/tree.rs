@@ -68,7 +68,7 @@ impl Work {
         }
     }
 
-    /// Takes the next item, with the number of its directory: that in which the fewest are being done, since
+    /// Removes and returns the next item, with its directory: that in which the fewest are being done, since
     /// files of one directory are made one after the other, and among equals the last one.
     fn take(&mut self) -> Option<(u64, Item)> {
         let left = self.directories.iter_mut().rev().filter(|(_, one)| !one.waiting.is_empty());

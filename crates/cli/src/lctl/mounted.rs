@@ -44,7 +44,7 @@ pub(super) fn with_log(context: &Context) -> Vec<PathBuf> {
     if context.is_node_named { Vec::new() } else { mounts() }
 }
 
-/// Takes the lines out of the debug log of a mount; none of one whose process is gone.
+/// Removes and returns the lines of the debug log of a mount; none of one whose process is gone.
 pub(super) fn take_log(mount: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     while let Ok(part) = attribute(mount, DEBUG_LOG) {

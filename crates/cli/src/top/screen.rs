@@ -160,7 +160,7 @@ fn show(
     Ok(())
 }
 
-/// Takes what there is from the feed. Returns whether what is shown changes.
+/// Handles what there is from the feed. Returns whether what is shown changes.
 fn go_on(
     feed: &mut Feed,
     model: &mut Model,

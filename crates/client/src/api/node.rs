@@ -60,7 +60,7 @@ pub trait Process: std::fmt::Debug + Send + Sync {
     /// EINVAL if it cannot have the value.
     fn write(&self, name: &str, value: &str) -> Result<(), Errno>;
 
-    /// Takes the oldest lines out of the debug log, up to so many bytes.
+    /// Removes and returns the oldest lines of the debug log, up to so many bytes.
     fn take_log(&self, room: usize) -> String;
 }
 
@@ -227,7 +227,7 @@ impl ClientNode {
         self.0.shared.clone()
     }
 
-    /// Takes part in the networks of these NIDs, as far as this machine can reach them and the node has no
+    /// Joins the networks of these NIDs, as far as this machine can reach them and the node has no
     /// route. Returns the NIDs that the node can reach.
     fn reach(&self, nids: &[Nid]) -> Vec<Nid> {
         let mut nets = self.0.nets.lock().unwrap_or_else(PoisonError::into_inner);

@@ -76,7 +76,7 @@ impl Context {
         }
     }
 
-    /// Takes the reply to a write.
+    /// Handles the reply to a write.
     fn written(
         &self,
         transfer: &Transfer,

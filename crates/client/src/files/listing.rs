@@ -17,7 +17,7 @@ use crate::machine::context::Context;
 const DIRECTORIES_MAX: usize = 16;
 
 impl MountState {
-    /// Takes names that were read of a directory, in their order, and how long that took.
+    /// Adds names that were read of a directory, in their order, and how long that took.
     pub(crate) fn listed(
         &mut self,
         fid: Fid,

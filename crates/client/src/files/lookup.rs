@@ -182,7 +182,7 @@ impl Context {
         Err(Errno::EINPROGRESS)
     }
 
-    /// Takes the reply to an intent, and caches what it says under the lock that it gives. `has_shape`: whether it
+    /// Handles the reply to an intent, and caches what it says under the lock that it gives. `has_shape`: whether it
     /// tells the stripes of a directory.
     pub(crate) fn take(&self, acquired: Acquired, has_shape: bool) -> Result<Found, Errno> {
         let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;

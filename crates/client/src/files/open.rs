@@ -319,7 +319,7 @@ impl Context {
         self.opened(mdt, found, flags.has(OpenFlags::LOCK).then_some(caller))
     }
 
-    /// Takes the result of an open, which is kept for `keeper` if locks allow that.
+    /// Handles the result of an open, which is kept for `keeper` if locks allow that.
     fn opened(
         &self,
         mdt: ImportId,

@@ -137,7 +137,7 @@ impl Context {
         Ok(layout)
     }
 
-    /// Takes the privileges away that a file gives whoever runs it, if it has some.
+    /// Removes the privileges that a file gives to a program that runs it, if it has some.
     pub(crate) async fn drop_privileges(&self, caller: &Caller, fid: Fid) -> Result<(), Errno> {
         if self.has_privileges(caller, fid).await? {
             let change = Change { drops_privileges: true, ..Change::default() };

@@ -154,7 +154,7 @@ impl Context {
         inode.is_some_and(|inode| std::mem::take(&mut inode.is_new))
     }
 
-    /// Takes the attributes of an object from the reply to a request for a lock, or from the lock that was
+    /// Adopts the attributes of an object from the reply to a request for a lock, or from the lock that was
     /// held already.
     pub(crate) fn object_lvb(
         &self,

@@ -90,7 +90,7 @@ impl Context {
         Ok(self.process()?.filter(|process| process.parameters().contains(&name)))
     }
 
-    /// Takes lines out of the debug log.
+    /// Removes and returns lines of the debug log.
     ///
     /// # Errors
     /// EPERM for others than the superuser, ENODATA if there is no log.

@@ -66,7 +66,7 @@ impl Core {
         }
     }
 
-    /// Takes the reply to a batch.
+    /// Handles the reply to a batch.
     pub(super) fn batch_reply(
         &mut self,
         (import, id): (ImportId, RequestId),

@@ -385,7 +385,7 @@ impl Core {
         }
     }
 
-    /// Takes a change of the state of an import.
+    /// Handles a change of the state of an import.
     fn changed(&mut self, import: ImportId, state: State) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&import) else { return };
@@ -421,7 +421,7 @@ impl Core {
         }
     }
 
-    /// Takes a callback.
+    /// Handles a callback.
     fn called(&mut self, request: &service::Request) {
         let (now, format) = (self.now, request.message.format());
         let refuse = |this: &mut Self, errno| {

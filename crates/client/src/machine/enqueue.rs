@@ -103,7 +103,7 @@ impl Core {
         }
     }
 
-    /// Takes the reply to a request about locks.
+    /// Handles the reply to a request about locks.
     pub(super) fn lock_reply(
         &mut self,
         (import, request): (ImportId, RequestId),

@@ -127,7 +127,7 @@ impl Peer {
         }
     }
 
-    /// Takes a change of the state of the import.
+    /// Handles a change of the state of the import.
     pub(super) fn set_state(&mut self, state: State) {
         self.state = state;
         match state {

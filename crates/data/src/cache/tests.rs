@@ -94,7 +94,7 @@ impl Rig {
         op
     }
 
-    /// Takes the next RPC that was sent.
+    /// Removes and returns the next RPC that was sent.
     fn rpc(&mut self) -> Rpc {
         self.rpcs.pop_front().expect("an RPC was sent")
     }

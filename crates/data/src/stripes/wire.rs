@@ -26,7 +26,7 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// Takes a layout that an MDT has sent. `file` and `mdt` name the file and the index of its MDT: there
+    /// Reads a layout that an MDT has sent. `file` and `mdt` name the file and the index of its MDT: there
     /// are its data if they are on the MDT. Of mirrors, the first is used that is not stale, one that is
     /// preferred for reading before others.
     ///

@@ -90,7 +90,7 @@ impl Run {
         }
     }
 
-    /// Takes the ends of operations. Each is one that was not taken before.
+    /// Collects the ends of operations. Each is one that was not collected before.
     fn collect(&mut self) {
         for (op, end) in std::mem::take(&mut self.world.hosts[0].ends) {
             let at =

@@ -17,7 +17,7 @@ const FLAGS: u32 = LockFlags::FLOCK_DEADLOCK.0 | LockFlags::DISCARD_DATA.0 | Loc
 const GLIMPSED_UNUSED: Duration = Duration::from_secs(10);
 
 impl Namespace {
-    /// Takes a callback. [`Output::Answer`] follows: for a glimpse after
+    /// Handles a callback. [`Output::Answer`] follows: for a glimpse after
     /// [`attributes`](Namespace::attributes), otherwise at once.
     pub fn handle_callback(&mut self, now: Time, callback: Callback<'_>) {
         let cookie = callback.request.handles.first().copied().unwrap_or_default();
@@ -113,7 +113,7 @@ impl Namespace {
         }
     }
 
-    /// Takes the attributes for [`Output::Glimpse`]; `None` if the object is not cached. A write lock
+    /// Handles the attributes for [`Output::Glimpse`]; `None` if the object is not cached. A write lock
     /// that has not been used for 10 s is given up. Spec: ptlrpc-ldlm-mgs §22.3.
     pub fn attributes(&mut self, now: Time, callback: u64, id: LockId, lvb: Option<Vec<u8>>) {
         let status = if lvb.is_some() { Status::OK } else { Status::NO_LOCK_DATA };

@@ -151,7 +151,7 @@ impl Namespace {
         Some(Output::Cancel { id, request })
     }
 
-    /// Takes the end of a cancel. The status of a reply does not matter: a server that does not know the
+    /// Handles the end of a cancel. The status of a reply does not matter: a server that does not know the
     /// locks has dropped them. Without a reply in time the cancel is sent again.
     pub fn handle_cancelled(&mut self, id: CancelId, result: Result<(), Errno>) {
         let handles = self.cancels.remove(&id).unwrap_or_default();
@@ -178,7 +178,7 @@ impl Namespace {
         self.outputs.push_back(Output::Convert { lock: id, request });
     }
 
-    /// Takes the reply to a convert. A server that does not know the lock has dropped it: the client
+    /// Handles the reply to a convert. A server that does not know the lock has dropped it: the client
     /// gives it up too.
     pub fn handle_converted(
         &mut self,

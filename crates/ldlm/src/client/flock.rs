@@ -42,7 +42,7 @@ impl Namespace {
         found
     }
 
-    /// Takes a range from a flock that is not in the tree.
+    /// Cuts a range from a flock that is not in the tree.
     fn cut_flock(&mut self, old: u32, [start, end]: [u64; 2]) {
         let Lock { words: [first, last, owner], pid, resource, .. } = *self.locks.at(old);
         if last < start || end < first {

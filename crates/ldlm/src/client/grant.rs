@@ -11,7 +11,7 @@ use super::{Answer, Covered, Extra, LockId, Namespace, Output};
 use crate::mode;
 
 impl Namespace {
-    /// Takes the reply to an enqueue, or why there is none. A reply to a lock that is not expected is
+    /// Handles the reply to an enqueue, or why there is none. A reply to a lock that is not expected is
     /// ignored.
     pub fn handle_enqueued(&mut self, now: Time, id: LockId, result: Result<Answer<'_>, Errno>) {
         let place = self.locks.place(id);
@@ -170,7 +170,7 @@ impl Namespace {
         }
     }
 
-    /// Takes what the server has made of a request.
+    /// Adopts what the server has made of a request.
     ///
     /// # Errors
     /// EPROTO if that is not what was requested. Nothing has changed then.

@@ -88,7 +88,7 @@ impl Namespace {
         resource.root = tree::insert(&mut self.locks, resource.root, place);
     }
 
-    /// Takes a lock from it.
+    /// Removes a lock from it.
     pub(super) fn unindex(&mut self, place: u32) {
         let resource = self.resources.at_mut(self.locks.at(place).resource);
         resource.root = tree::remove(&mut self.locks, resource.root, place);

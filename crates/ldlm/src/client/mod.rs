@@ -282,7 +282,7 @@ impl Namespace {
         self.unused.forget_all();
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(id) = self.waits.pop_due(now) {
             self.waits.set(id, now + self.settings.wait_max);

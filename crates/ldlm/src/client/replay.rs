@@ -89,7 +89,7 @@ impl Namespace {
         self.outputs.push_back(Output::Replay { lock: id, request });
     }
 
-    /// Takes the reply to a replay. [`Output::Reconnect`] follows if the server does not accept the lock.
+    /// Handles the reply to a replay. [`Output::Reconnect`] follows if the server does not accept the lock.
     pub fn handle_replayed(&mut self, now: Time, id: LockId, result: Result<Answer<'_>, Errno>) {
         let Some(replay) = &mut self.replay else { return };
         if !replay.in_flight.remove(&id) {

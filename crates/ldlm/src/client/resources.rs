@@ -62,7 +62,7 @@ impl Resources {
         place
     }
 
-    /// Takes a lock from a resource, which is forgotten with its last lock.
+    /// Removes a lock from a resource, which is forgotten with its last lock.
     pub(super) fn give_back(&mut self, place: u32) {
         let resource = &mut self.slots[place];
         resource.locks -= 1;

@@ -38,7 +38,7 @@ impl Unused {
 }
 
 impl Namespace {
-    /// Takes the limits of a reply body: the number of locks (`pb_limit`), and the volume (`pb_slv`).
+    /// Applies the limits of a reply body: the number of locks (`pb_limit`), and the volume (`pb_slv`).
     /// Zero in either means neither.
     pub fn set_limits(&mut self, now: Time, locks: u32, volume: u64) {
         if locks == 0 || volume == 0 {
@@ -79,7 +79,7 @@ impl Namespace {
         self.unused.len += 1;
     }
 
-    /// Takes a lock from the list, if it is there.
+    /// Removes a lock from the list, if it is there.
     pub(super) fn unlist(&mut self, place: u32) {
         let lock = self.locks.at_mut(place);
         if !lock.marks.has(Marks::LISTED) {

@@ -94,7 +94,7 @@ impl Namespace {
         InodeBits(lock.map_or(0, |lock| lock.part.bits(lock.requested)))
     }
 
-    /// Takes all bits but some from a granted lock.
+    /// Removes all bits but some from a granted lock.
     fn reduce(&mut self, id: u32, keep: u64) {
         let lock = &self.locks[id];
         let resource = &mut self.resources[lock.resource];

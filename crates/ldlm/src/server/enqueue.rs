@@ -257,7 +257,7 @@ impl Namespace {
         self.add(place, Lock::new(handle, client, claim, Flags::of(flags)))
     }
 
-    /// Takes a lock over that a client had before the target was restarted.
+    /// Restores a lock that a client had before the target was restarted.
     /// Spec: ptlrpc-ldlm-mgs §21.6.
     fn replay(&mut self, now: Time, place: u32, claim: &Claim, asked: &Asked) -> Result<(), Errno> {
         let Asked { client, flags, .. } = *asked;

@@ -198,7 +198,7 @@ impl Namespace {
         found
     }
 
-    /// Takes a range from the granted locks of its owner.
+    /// Cuts a range from the granted locks of its owner.
     fn carve(&mut self, place: u32, claim: &Claim) {
         let Part { start, end, .. } = claim.part;
         for id in self.of_owner(place, claim) {

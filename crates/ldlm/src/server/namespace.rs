@@ -247,7 +247,7 @@ impl Namespace {
         }
     }
 
-    /// Takes a lock out of its queue.
+    /// Removes a lock from its queue.
     pub(super) fn unwait(&mut self, id: u32) {
         let lock = &self.locks[id];
         let (place, export) = (lock.resource, lock.export);
@@ -280,7 +280,7 @@ impl Namespace {
         self.changed.insert(place);
     }
 
-    /// Takes a lock that is neither granted nor waiting out of the tables.
+    /// Removes a lock that is neither granted nor waiting from the tables.
     fn forget(&mut self, id: u32) -> Lock {
         let lock = self.locks.remove(id);
         self.by_handle.remove(&lock.handle);

@@ -299,7 +299,7 @@ impl Resource {
         more.waiting_modes[usize::from(lock.requested.0)] += 1;
     }
 
-    /// Takes a lock out of the queue.
+    /// Removes a lock from the queue.
     pub(super) fn unqueue(&mut self, locks: &Slab<Lock>, id: u32) {
         let more = self.more.as_mut().expect("a waiting lock is in a queue");
         let at = more.waiting.iter().position(|waiter| waiter.lock == id);

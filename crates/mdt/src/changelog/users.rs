@@ -124,7 +124,7 @@ impl Mdt {
         Ok(id)
     }
 
-    /// Takes that a user needs no records up to `record` any more; 0: none of those that there are.
+    /// Records that a user needs no records up to `record` any more; 0: none of those that there are.
     ///
     /// # Errors
     /// EINVAL if there is no such record yet, ENOENT if there is no such user or it has cleared more already.

@@ -161,7 +161,7 @@ impl Mdt {
 }
 
 impl Change<'_> {
-    /// Takes what a close has changed, and that a file that could be written is closed.
+    /// Records what a close has changed, and that a file that could be written is closed.
     fn note_close(&mut self, open: Open, before: &Inode, after: &Inode) {
         let (before, times) = (&before.attributes, &after.attributes);
         let bit = |is_changed, bit| if is_changed { bit } else { 0 };
@@ -182,7 +182,7 @@ impl Change<'_> {
 }
 
 impl Inode {
-    /// Takes the size and the blocks that a client knows: they only grow. Spec: mdt-ost §7.12.
+    /// Records the size and the blocks that a client knows: they only grow. Spec: mdt-ost §7.12.
     fn note_size(&mut self, asked: &SetAttr) {
         type A = AttrValid;
         let (knows_size, knows_blocks) = (asked.valid.has(A::LSIZE), asked.valid.has(A::LBLOCKS));
@@ -212,7 +212,7 @@ impl Inode {
         has_layout && self.on_mdt().is_none_or(|part| !part.is_all)
     }
 
-    /// Takes the size after a cut. Spec: mdt-ost §7.12.
+    /// Records the size after a cut. Spec: mdt-ost §7.12.
     pub(crate) fn cut_size(&mut self, size: u64) {
         if !self.has_som() {
             return;

@@ -319,7 +319,7 @@ impl Mdt {
 }
 
 impl Opening<'_, '_> {
-    /// Takes that the file is open.
+    /// Records that the file is open.
     fn note_opened(&mut self, passes_layout: bool) {
         let mut done = self.disposition | Disposition::OPEN_OPEN;
         if self.record.flags.0.has(OpenFlags::LEASE) {

@@ -36,7 +36,7 @@ impl Mdt {
         breaks_lease(flags) && self.is_leased(fid)
     }
 
-    /// Takes that somebody else has a file now: its lease, if there is one, is broken.
+    /// Records that another client has a file now: its lease, if there is one, is broken.
     pub fn break_lease(&self, fid: Fid) {
         self.opens().break_lease(fid);
     }

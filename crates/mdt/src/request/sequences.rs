@@ -39,7 +39,7 @@ impl Mdt {
         Ok(Answer { durable: Some(number), ..Answer::new(reply) })
     }
 
-    /// Takes a sequence of this target for a client.
+    /// Allocates a sequence of this target for a client.
     fn take_one(&self) -> Result<(SeqRange, u64), StoreError> {
         let index = u32::from(self.settings.index);
         loop {
@@ -58,7 +58,7 @@ impl Mdt {
         }
     }
 
-    /// Takes a range for a server, and notes whose it is. A server that has one already that nobody
+    /// Allocates a range for a server, and notes its owner. A server that has one already that nobody
     /// uses gets another one.
     fn take_super(&self, asked: &SeqRange) -> Result<(SeqRange, u64), StoreError> {
         loop {

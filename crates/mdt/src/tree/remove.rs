@@ -84,7 +84,7 @@ impl Change<'_> {
         }
     }
 
-    /// Takes a name from a file, and removes the file with its last one unless somebody may have it open.
+    /// Removes a name of a file, and removes the file with its last one unless somebody may have it open.
     pub(super) fn drop_link(
         &mut self,
         fid: Fid,

@@ -65,7 +65,7 @@ impl Change<'_> {
         Ok(after)
     }
 
-    /// Takes which attributes of a file have changed, as bits of the changelog.
+    /// Notes which attributes of a file have changed, as bits of the changelog.
     pub(crate) fn note_attributes(&mut self, fid: Fid, inode: &Inode, bits: u16) {
         let kinds = [
             (SIZE, ChangeKind::TRUNC),

@@ -160,13 +160,13 @@ impl Change<'_> {
         Ok(inode)
     }
 
-    /// Takes that an extended attribute of a file has changed.
+    /// Notes that an extended attribute of a file has changed.
     pub(crate) fn note_xattr(&mut self, fid: Fid, name: &[u8]) {
         let xattr = Some(name.to_vec());
         self.note(Note { xattr, ..Note::new(ChangeKind::XATTR, fid) });
     }
 
-    /// Takes that the layout of a file has changed.
+    /// Notes that the layout of a file has changed.
     pub(crate) fn note_layout(&mut self, fid: Fid) {
         if !self.mdt.opens().is_volatile(fid) {
             self.note(Note::new(ChangeKind::LAYOUT, fid));

@@ -175,7 +175,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes a name from a file, and the file with its last name unless it is open.
+    /// Removes a name of a file, and the file with its last name unless it is open.
     fn drop_name(&mut self, (parent, name): Place, fid: Fid) {
         let is_directory = self.nodes[&fid].is_directory();
         let above = self.nodes.get_mut(&parent).unwrap();

@@ -223,7 +223,7 @@ impl<M: Memory> MdtTarget<M> {
     }
 }
 
-/// Takes back the locks that a client gives up with a request.
+/// Cancels the locks that a client gives up with a request.
 fn give_up(context: &Context, request: &Request) {
     if let Ok(Some(given_up)) = request.message.get(&LOCK_REQUEST) {
         let count = (given_up.count as usize).min(given_up.handles.len());

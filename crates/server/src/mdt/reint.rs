@@ -60,7 +60,7 @@ impl<M: Memory> MdtTarget<M> {
         })
     }
 
-    /// Takes the locks that a change needs.
+    /// Acquires the locks that a change needs.
     async fn lock_for(
         self: Arc<Self>,
         context: &Context,
@@ -184,7 +184,7 @@ impl<M: Memory> MdtTarget<M> {
         Ok(())
     }
 
-    /// Takes the locks of a renaming: first those above, so that no two operations wait for each other.
+    /// Acquires the locks of a renaming: first those above, so that no two operations wait for each other.
     async fn lock_rename(
         self: Arc<Self>,
         context: &Context,

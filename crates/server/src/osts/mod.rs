@@ -178,7 +178,7 @@ impl Osts {
         osts.iter().map(|(index, ost)| (*index, ost.state().statfs)).collect()
     }
 
-    /// Takes an OST into use that has no thread: the host gives its objects, of this sequence
+    /// Attaches an OST that has no thread: the host gives its objects, of this sequence
     /// ([`Objects::give_back`]), and removes those of removed files.
     pub fn attach(&self, index: u32, sequence: u64) {
         let ost = self.get_or_add(index, Used { seq: sequence, oid: 0 });
@@ -357,7 +357,7 @@ impl Objects for Osts {
 }
 
 impl Ost {
-    /// Takes an object that nobody has.
+    /// Removes and returns an object that no file has.
     fn take(&self) -> Result<Fid, Errno> {
         let mut state = self.state();
         if !state.is_ready {

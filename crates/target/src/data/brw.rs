@@ -62,7 +62,7 @@ pub trait Holder: Send + Sync + 'static {
     /// ENOENT if there is none, and others.
     fn check_transfer(&self, call: &Call<'_>, transfer: &Transfer) -> Result<(), Failure>;
 
-    /// Takes a read or a write that is about to be executed.
+    /// Counts a read or a write that is about to be executed.
     fn count(&self, call: &Call<'_>, transfer: &Transfer) {
         let _ = (call, transfer);
     }
@@ -239,7 +239,7 @@ pub trait Holder: Send + Sync + 'static {
 }
 
 impl Data {
-    /// Takes what a read or a write says of grants, and the space that a write needs.
+    /// Applies what a read or a write says of grants, and reserves the space that a write needs.
     fn pay(
         &self,
         call: &Call<'_>,

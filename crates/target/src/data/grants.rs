@@ -116,7 +116,7 @@ impl Grants {
         }
     }
 
-    /// Takes a write, and what its body says about grants. `again`: the space was taken when it came
+    /// Handles a write, and what its body says about grants. `again`: the space was taken when it came
     /// first.
     pub(super) fn write(
         &mut self,
@@ -142,7 +142,7 @@ impl Grants {
         payment
     }
 
-    /// Takes what the body of a read says about grants. A read gets none. `free` is wanted if the client gives
+    /// Applies what the body of a read says about grants. A read gets none. `free` is wanted if the client gives
     /// some back.
     pub(super) fn read<E>(
         &mut self,
@@ -174,7 +174,7 @@ impl Grants {
         self.total.granted -= pending;
     }
 
-    /// Takes grant back that a client does not need, while that is worth the trouble.
+    /// Receives grant back that a client does not need, while that is worth the trouble.
     pub(super) fn shrink(&mut self, export: Handle, back: u64, free: u64) {
         let left = self.left(free);
         let Some(account) = self.accounts.get_mut(&export) else { return };
@@ -211,7 +211,7 @@ impl Grants {
         free.saturating_sub(self.total.granted) / BLOCK * BLOCK
     }
 
-    /// Takes what a client says of its cache, and the grant that it has lost.
+    /// Applies what a client says of its cache, and the grant that it has lost.
     fn note(&mut self, export: Handle, asked: &Obdo) {
         let Some(account) = self.accounts.get_mut(&export) else { return };
         // Requests may overtake each other: a client may say a little more than is known.
@@ -274,7 +274,7 @@ impl Grants {
         Payment { paid, pending, given: None }
     }
 
-    /// Takes grant back, or gives more.
+    /// Reduces a grant, or increases it.
     fn settle(&mut self, export: Handle, asked: &Obdo, left: u64) -> u64 {
         if shrinks(asked) {
             self.shrink(export, asked.grant, left.saturating_add(self.total.granted));

@@ -98,7 +98,7 @@ impl Data {
         }
     }
 
-    /// Takes a client that has connected, and adds its grant to what is granted. `is_again`: it was
+    /// Adds a client that has connected, and adds its grant to what is granted. `is_again`: it was
     /// connected before, and keeps what it has, also after a restart of the target.
     ///
     /// # Errors
@@ -123,17 +123,17 @@ impl Data {
         Ok(())
     }
 
-    /// Takes the export that a known client has after a restart.
+    /// Restores the export that a known client has after a restart.
     pub fn restore(&self, export: Handle, flags: ConnectFlags) {
         self.grants().connect(export, Share::of(flags, self.settings.brw_size));
     }
 
-    /// Takes the end of an export: its grant goes back.
+    /// Handles the end of an export: its grant goes back.
     pub fn forget(&self, export: Handle) {
         self.grants().disconnect(export);
     }
 
-    /// Takes grant back that a client does not need.
+    /// Receives grant back that a client does not need.
     ///
     /// # Errors
     /// If the system does not say what is free.

@@ -30,7 +30,7 @@ impl Times {
 }
 
 impl Data {
-    /// Takes a request that sets the times of an object.
+    /// Handles a request that sets the times of an object.
     pub fn note_times(&self, call: &Call<'_>, object: ObjectId) {
         self.times().set(call.export, object, call.xid);
     }

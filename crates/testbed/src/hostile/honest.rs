@@ -118,7 +118,7 @@ impl Honest {
         self.ask(Request::new(Message::request(&PING), REPLY)).map(drop)
     }
 
-    /// Takes the lock of a whole object and gives it up; returns how long it waited for the lock.
+    /// Acquires the lock of a whole object and gives it up; returns how long it waited for the lock.
     pub(super) fn lock(&mut self, object: u64) -> Result<Duration, String> {
         self.next_lock += 1;
         let own = Handle(self.next_lock);

@@ -154,7 +154,7 @@ impl Peer {
         None
     }
 
-    /// Takes the lock of a whole object, at once or later; returns its handle.
+    /// Acquires the lock of a whole object, at once or later; returns its handle.
     pub(super) fn lock(&mut self, attacker: &mut Attacker, object: u64) -> Option<Handle> {
         let reply = self.ask(attacker, portal::OST_REQUEST, self.enqueue(object))?;
         reply.get(&LOCK_REPLY).ok().flatten().map(|reply| reply.handle)

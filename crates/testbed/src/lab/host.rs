@@ -112,7 +112,7 @@ impl Host {
         self.run("tc", &[&words[..], &rest].concat()).map(drop)
     }
 
-    /// Takes an interface down, as when a cable is cut, or up again.
+    /// Sets an interface down, as when a cable is cut, or up again.
     ///
     /// # Errors
     /// The error of the system.

@@ -173,7 +173,7 @@ impl Ost {
         Ok((reply.with(&OST_BODY, &body), data))
     }
 
-    /// Takes the data of a write, and answers it.
+    /// Handles the data of a write, and answers it.
     ///
     /// # Errors
     /// As [`Ost::execute`].

@@ -76,7 +76,7 @@ impl World {
         Self::new(Config::mdt())
     }
 
-    /// Takes all outputs, and answers reads of attributes.
+    /// Drains all outputs, and answers reads of attributes.
     fn drain(&mut self) {
         while let Some(output) = self.namespace.poll_output() {
             match output {
@@ -153,7 +153,7 @@ impl World {
         self.drain();
     }
 
-    /// Takes the callbacks: to whom, what, about which lock of the server. All are answered.
+    /// Drains the callbacks: to whom, what, about which lock of the server. All are answered.
     fn called_back(&mut self) -> Vec<(u64, CallbackKind, Callback)> {
         let mut all = Vec::new();
         while !self.callbacks.is_empty() {

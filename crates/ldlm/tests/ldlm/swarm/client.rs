@@ -415,7 +415,7 @@ impl ClientNode {
         self.continue_flush(now, target, lock, ledger);
     }
 
-    /// Takes a callback.
+    /// Handles a callback.
     fn called(&mut self, now: Time, request: &service::Request) {
         let is = |target: &usize| connection(self.number, *target) == request.export;
         let target = (0..self.mounts.len()).find(is).expect("the connection is known");

@@ -259,7 +259,7 @@ impl<'a> Player<'a> {
         self.machine.answer(callback.client, callback.bits, reply.bytes.to_vec());
     }
 
-    /// Takes what our targets have sent.
+    /// Handles what our targets have sent.
     fn take(&mut self, now: Time) {
         loop {
             let moves = std::mem::take(&mut self.machine.moves);
@@ -323,7 +323,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Takes a callback of ours.
+    /// Handles a callback of ours.
     fn call(&mut self, now: Time, sent: &Sent) {
         let message = Message::decode(&sent.bytes).unwrap();
         let lock = message.require(&LOCK_REQUEST).unwrap();

@@ -15,7 +15,7 @@ use crate::hostile::requests::{CONTESTED, Peer, enqueue};
 const HOLDERS: u64 = 3;
 const BATCH: u64 = 32;
 
-/// Takes the lock that an honest client wants, and answers no callback: it is evicted, and comes
+/// Acquires the lock that an honest client wants, and answers no callback: it is evicted, and comes
 /// again as another client.
 pub(super) fn callbacks_unanswered(attacker: &mut Attacker) -> io::Result<()> {
     let mut holders: Vec<Peer> = Vec::new();

@@ -120,7 +120,7 @@ impl Progress {
         }
     }
 
-    /// Takes a reply, and sends what follows. Returns whether the client has its files.
+    /// Handles a reply, and sends what follows. Returns whether the client has its files.
     fn handle(
         &mut self,
         now: Time,

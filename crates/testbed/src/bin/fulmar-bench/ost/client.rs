@@ -190,7 +190,7 @@ impl Progress {
         }
     }
 
-    /// Takes the reply to a read or a write, and returns the next one with the checksum of what was
+    /// Handles the reply to a read or a write, and returns the next one with the checksum of what was
     /// read.
     fn handle_reply(
         &mut self,
