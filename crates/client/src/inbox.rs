@@ -28,7 +28,7 @@ pub(crate) struct Reports {
     pub(crate) replies: BTreeMap<(ImportId, RequestId), Reply>,
     /// The node has ended.
     is_closed: bool,
-    /// Nobody waits for connections and replies any more.
+    /// No thread waits for connections and replies any more.
     pub(crate) is_interrupted: bool,
 }
 
@@ -110,7 +110,7 @@ impl Inbox {
         }
     }
 
-    /// Says that nobody waits for connections and replies any more.
+    /// Says that no thread waits for connections and replies any more.
     pub(crate) fn interrupt(&self) {
         self.reports().is_interrupted = true;
         self.changed.notify_all();

@@ -117,7 +117,7 @@ async fn root(cx: &Context, mdt: ImportId, subdirectory: &str) -> Result<Fid, Er
 }
 
 /// Begins to connect to the active targets of a configuration that the mount does not have yet. One that ends gets
-/// no more: nobody would end their connections.
+/// no more: their connections would not be ended.
 pub(crate) fn connect_targets(cx: &Context, configuration: Configuration) {
     let mut core = cx.core();
     let Some(mount) = core.mounts.get(&cx.mount).filter(|mount| !mount.is_ending) else { return };
@@ -161,7 +161,7 @@ async fn write_all(cx: &Context) {
     };
     for file in files {
         let own = cx.clone();
-        // Nobody is there who could be told of an error.
+        // There is no caller to report an error to.
         cx.spawn(async move {
             let _ = own.write_back(file).await;
         });

@@ -1,7 +1,7 @@
 //! The buffers that contain the data, and who needs them.
 //!
 //! A buffer is *pinned* by what must not lose it: dirty data, an RPC, a reader, a write that is being filled.
-//! Without pins it is kept as long as cached data are in it and nobody else needs the memory. Bytes of a
+//! Without pins it is kept as long as cached data are in it and the memory is not needed. Bytes of a
 //! buffer are written once, by the network or by a writer, and never changed: so readers and RPCs can use them
 //! together, also a replay. Something new gets new bytes.
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! * A write takes its range from whatever state, with memory of its own. So data on the wire never change,
-//!   nobody waits for that, and nothing is copied: an RPC and a replay still have the old bytes.
+//!   no write waits for that, and nothing is copied: an RPC and a replay still have the old bytes.
 //! * A read under way gets only what is still marked as `Reading` when it arrives. What was written or
 //!   dropped meanwhile is not replaced by old data.
 //! * A piece without memory is zeros: a hole, or what is behind the end of its object.

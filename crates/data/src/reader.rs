@@ -324,7 +324,7 @@ mod tests {
             }
             at += MIB;
         }
-        // Nobody waited after the first read: what is ahead stays within the window.
+        // No read waited after the first one: what is ahead stays within the window.
         assert!(refills.iter().all(|&len| len <= 17 * MIB), "{refills:?}");
         assert!(refills[3..].iter().all(|&len| len >= 12 * MIB), "{refills:?}");
         let window = |reader: &Reader| reader.streams[0].window;

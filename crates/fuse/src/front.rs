@@ -221,7 +221,7 @@ pub(crate) fn configure(config: &mut KernelConfig, options: &Options) {
         let _ = config.add_capabilities(flag);
     }
     let _ = config.set_max_write(WRITE_MAX);
-    // A request that fills pages and is held back would keep them locked, and nobody knew of it.
+    // A request that fills pages and is held back would keep them locked without a record of it.
     let keeps_data = options.data_cache != DataCache::Off;
     let _ = config.set_max_background(if keeps_data { u16::MAX } else { BACKGROUND });
     let _ = config.set_congestion_threshold(BACKGROUND);

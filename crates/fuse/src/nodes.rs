@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(nodes.lose(&stale), Lost { attributes: vec![number], ..NAMES });
         assert!(!nodes.concerns(&stale));
         assert_eq!(nodes.lose(&stale), Lost::default());
-        // What is told without a lifetime concerns nobody.
+        // What is sent without a lifetime is not kept.
         nodes.tell(A, Kept::default());
         assert!(!nodes.concerns(&stale));
         nodes.tell_attributes(A);

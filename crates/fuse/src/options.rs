@@ -17,7 +17,7 @@ pub struct Options {
     pub locks: FileLocks,
     /// Device files are not opened.
     pub no_dev: bool,
-    /// Files give nobody the rights of their owner.
+    /// Files give no program the rights of their owner.
     pub no_suid: bool,
     /// Programs are not run.
     pub no_exec: bool,

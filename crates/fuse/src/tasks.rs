@@ -28,7 +28,7 @@ impl Tasks {
     /// Begins an operation. There are as many as the kernel has requests under way.
     pub(crate) fn begin(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut task: Task = Box::pin(task);
-        // The thread polls it again, so nobody has to be woken for this one.
+        // The thread polls it again, so no thread has to be woken for this one.
         if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             // Without the thread the task is dropped, whose reply is EIO then.
             let _ = self.0.unbounded_send(task);

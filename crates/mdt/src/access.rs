@@ -160,7 +160,7 @@ impl Wanted {
     }
 }
 
-/// The flag of a file that nobody changes.
+/// The flag of a file that cannot be changed.
 pub(crate) const IMMUTABLE: u32 = 0x10;
 /// The flag of a file that is only extended, or a directory from which nothing is removed.
 pub(crate) const APPEND_ONLY: u32 = 0x20;

@@ -221,7 +221,7 @@ impl Mdt {
         Ok(())
     }
 
-    /// Handles the end of the recovery: files that nobody has open any more are removed.
+    /// Handles the end of the recovery: files that are not open any more are removed.
     ///
     /// # Errors
     /// If the store has ended or is full.

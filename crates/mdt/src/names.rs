@@ -1,7 +1,7 @@
 //! Entries of directories, in the order of a hash of their names.
 //!
 //! The hash is what clients have as the place of a directory's stream, so it is positive as an `off_t`, and
-//! stable. Its key is secret: nobody can make names of one hash, which would fill a page.
+//! stable. Its key is secret: a user cannot make names of one hash, which would fill a page.
 
 use std::hash::Hasher;
 use std::ops::Bound;
@@ -89,7 +89,7 @@ impl Names {
         (self.sum(name) >> 1).clamp(FIRST, i64::MAX as u64 - 1)
     }
 
-    /// Returns a value that nobody else can guess.
+    /// Returns a value that cannot be guessed.
     pub(crate) fn sum(&self, bytes: &[u8]) -> u64 {
         let mut hasher = self.0;
         hasher.write(bytes);

@@ -40,7 +40,7 @@ struct Uses {
     lease: Option<Lease>,
 }
 
-/// A file that is open on the condition that nobody else opens it for writing.
+/// A file that is open on the condition that no other client opens it for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
     handle: Handle,
@@ -78,7 +78,7 @@ impl Opens {
         }
     }
 
-    /// Checks that a file may be opened so: nobody executes what others write.
+    /// Checks that a file may be opened so: what is open to be written is not executed.
     ///
     /// # Errors
     /// ETXTBSY; EINPROGRESS if somebody has just got a lease, which is to be broken first.
@@ -108,13 +108,13 @@ impl Opens {
         if uses.lease.is_some() || others > 0 { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
-    /// Returns whether somebody has a lease of a file, and nobody has broken it.
+    /// Returns whether a client has a lease of a file that is not broken.
     pub(crate) fn is_leased(&self, fid: Fid) -> bool {
         let lease = self.files.get(&fid).and_then(|uses| uses.lease);
         lease.is_some_and(|lease| !lease.is_broken)
     }
 
-    /// Returns whether a handle is that of a lease that nobody has broken.
+    /// Returns whether a handle is that of a lease that is not broken.
     pub(crate) fn holds_lease(&self, fid: Fid, handle: Handle) -> bool {
         let lease = self.files.get(&fid).and_then(|uses| uses.lease);
         lease == Some(Lease { handle, is_broken: false })
@@ -192,7 +192,7 @@ impl Opens {
         handles.map(|(&handle, &open)| (handle, open)).collect()
     }
 
-    /// Closes a file. Returns whether nobody has it open any more.
+    /// Closes a file. Returns whether it is not open any more.
     pub(crate) fn close(&mut self, handle: Handle) -> bool {
         let Some(open) = self.handles.remove(&handle) else { return false };
         if let Some(count) = self.by_export.get_mut(&open.export) {

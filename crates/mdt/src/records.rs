@@ -6,7 +6,7 @@
 //! 22 FID name             → an extended attribute of a user
 //! 23 FID                  → nothing: a file without a name that somebody has open
 //! 24 "hash"               → the key of the hash of names
-//! 24 "sequences"          → the first sequence that nobody has
+//! 24 "sequences"          → the first free sequence
 //! 25 sequence u64         → the range that begins with it, and the target that has it
 //! 26 kind u8 id u32       → what a user, a group or a project uses
 //! 24 "changelog"          → who follows the changelog, and which records are needed no longer

@@ -1,4 +1,4 @@
-//! The files that every file system has, and those that nobody has any more. Spec: mdt-ost §2.1.
+//! The files that every file system has, and those without a name or a user. Spec: mdt-ost §2.1.
 
 use std::ops::Bound;
 
@@ -51,7 +51,7 @@ impl Mdt {
         directory == Fid::ROOT && name == DOT_LUSTRE
     }
 
-    /// Removes the files without a name that nobody has open.
+    /// Removes the files without a name that are not open.
     pub(crate) fn remove_orphans(&self, _now: i64) -> Result<(), StoreError> {
         let mut from: Bound<Vec<u8>> = Bound::Unbounded;
         loop {
@@ -74,7 +74,7 @@ impl Mdt {
         self.recovers() || self.opens().is_open(fid)
     }
 
-    /// Removes a file without a name, if nobody may have it open.
+    /// Removes a file without a name, if it cannot be open.
     pub(crate) fn remove_orphan(&self, fid: Fid) -> Result<(), StoreError> {
         let _locked = self.lock(&[fid]);
         if self.may_be_open(fid) {

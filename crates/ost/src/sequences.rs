@@ -45,7 +45,7 @@ impl Ost {
         }
     }
 
-    /// Answers SEQ_QUERY of an MDT: the next sequence, which nobody ever gets again.
+    /// Answers SEQ_QUERY of an MDT: the next sequence, which is never given out again.
     pub(crate) fn allocate_sequence(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         let message = call.message;
         let op = message.require(&SEQ_OP).map_err(|_| Errno::EPROTO)?;
@@ -73,7 +73,7 @@ impl Ost {
     }
 }
 
-/// Returns the sequences that nobody has; `None` if there are none.
+/// Returns the free sequences; `None` if there are none.
 fn free(transaction: &mut Transaction<'_>) -> Result<Option<SeqRange>, StoreError> {
     let free = transaction.get(SEQUENCES, FREE)?.map(|free| read(&free)).transpose()?;
     Ok(free.filter(|free| free.start < free.end))

@@ -65,7 +65,7 @@ pub struct LockWanted {
     pub mode: LockMode,
     /// The part of the resource.
     pub policy: Policy,
-    /// Whether it fails with EAGAIN if others have conflicting locks, and nobody is called back.
+    /// Whether it fails with EAGAIN if others have conflicting locks, and no holder is called back.
     pub is_immediate: bool,
     /// Whether the holders of other locks drop their data: the object goes.
     pub discards_data: bool,
@@ -225,7 +225,7 @@ impl Context {
     ) -> Result<T, Errno> {
         let (sender, waiting) = oneshot::channel();
         let run = move || {
-            // Nobody waits any more if the target ends.
+            // No operation waits any more if the target ends.
             let _ = sender.send(work());
         };
         self.push(Command::Run(Work { run: Box::new(run), is_brief }));
@@ -243,7 +243,7 @@ impl Context {
         waiting.await.map_err(|_| Errno::EIO)
     }
 
-    /// Begins an operation that nobody waits for.
+    /// Begins an operation without a waiting caller.
     pub fn spawn(&self, operation: impl Future<Output = ()> + Send + 'static) {
         self.push(Command::Spawn(Box::pin(operation)));
     }

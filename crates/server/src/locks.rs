@@ -259,7 +259,7 @@ impl Locks {
         self.enqueues.len() + self.locals.len()
     }
 
-    /// Returns whether nobody waits.
+    /// Returns whether no operation waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.enqueues.is_empty()
             && self.converts.is_empty()

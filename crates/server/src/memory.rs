@@ -151,7 +151,7 @@ impl<M: Memory> State<M> {
                 of_node.remove();
             }
         }
-        // Its operation has one handle to it. Nobody else has any, unless the target ends.
+        // Its operation has one handle to it. There is no other one, unless the target ends.
         if memory.is_shared() || Arc::strong_count(&memory) > 2 {
             return vec![memory];
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_when_nobody_else_has_it() {
+    fn memory_is_used_again_when_there_is_no_other_handle() {
         let memories = memories(256 * KIB);
         let place = |memory: &Moved<Vec<u8>>| Arc::as_ptr(memory.memory());
         let first = memories.allocate(node(1), KIB).unwrap();

@@ -192,7 +192,7 @@ fn operations_of(kind: TargetKind) -> &'static [Opcode] {
     }
 }
 
-/// Returns a number that nobody can guess: the key of the handles that clients get.
+/// Returns a number that cannot be guessed: the key of the handles that clients get.
 pub(crate) fn random() -> std::io::Result<u128> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;

@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn work_that_waits_leaves_the_other_threads_for_others() {
         let pool = Pool::start(4, || {}).unwrap();
-        // Nobody gets through the barrier unless all run at the same time.
+        // No work gets through the barrier unless all run at the same time.
         for _ in 0..50 {
             let barrier = Arc::new(Barrier::new(4));
             for _ in 0..4 {

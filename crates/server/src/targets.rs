@@ -96,7 +96,7 @@ impl Targets {
     }
 
     /// Returns whether nothing is under way at a target but operations that wait for locks. When it stops,
-    /// nobody can give these up.
+    /// no client can give these up.
     pub fn is_drained(&self, target: TargetId) -> bool {
         let entry = self.targets.get(&target);
         entry.is_none_or(|entry| entry.tasks.len() <= entry.locks.waiting())
@@ -224,7 +224,7 @@ impl Targets {
         let Some(entry) = self.targets.get_mut(&target) else { return };
         error!("{} is not served any more, and its clients wait: {why}", entry.name);
         entry.stopped = Some(why.to_string());
-        // Those who wait learn that nobody will tell them.
+        // Waiting operations learn that no answer will come.
         entry.durable.clear();
         self.server.set_state(target, TargetState::Stopping);
         self.follow(now);
@@ -417,7 +417,7 @@ impl Targets {
             Command::Run(work) => self.work.push_back(work),
             Command::Durable(number, waiting) => {
                 if number <= entry.committed {
-                    // Nobody who waits goes away.
+                    // A waiting operation does not go away.
                     let _ = waiting.send(());
                 } else {
                     entry.durable.entry(number).or_default().push(waiting)

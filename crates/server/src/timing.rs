@@ -77,7 +77,7 @@ fn put(limits: &mut Limits, name: &str, seconds: u32) -> Result<(), String> {
         "at_early_margin" => limits.early_margin = time(range(1..=LONGEST)?),
         "at_extra" => limits.early_extra = range(1..=LONGEST)?,
         "at_history" => limits.history = time(range(8..=LONGEST)?),
-        // Without estimates nobody would know how long to wait.
+        // Without estimates it is unknown how long to wait.
         "at_max" => limits.max = range(limits.min.max(1)..=LONGEST)?,
         "timeout" => limits.base = range(1..=LONGEST)?,
         _ => limits.min = range(0..=limits.max)?,

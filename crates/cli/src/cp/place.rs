@@ -202,7 +202,7 @@ impl Place {
 
     /// Opens a file to write all of it.
     pub(super) fn create(&self, mode: u32) -> Result<Opened, String> {
-        // Nobody else reads what is not whole, or executes it with other rights.
+        // No other user reads what is not whole, or executes it with other rights.
         let mode = mode & 0o700 | 0o200;
         let opened = match self {
             Self::Local(path) => {

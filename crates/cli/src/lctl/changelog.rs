@@ -35,7 +35,7 @@ pub(super) struct Register {
 
 /// Forget a user of the changelog of an MDT: --device lustre-MDT0000 changelog_deregister cl1
 ///
-/// Records that nobody else needs are removed.
+/// Records that no other user needs are removed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Deregister {
     /// The user: 1, cl1 or cl1-NAME

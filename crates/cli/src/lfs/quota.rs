@@ -341,6 +341,6 @@ mod tests {
         assert_eq!(owner("-g 12 .").unwrap(), "grp:12");
         assert_eq!(owner("-p 7 .").unwrap(), "prj:7");
         assert_eq!(args(".").owners().unwrap().len(), 2);
-        assert!(owner("-u nobody-of-this-name .").unwrap_err().contains("give a number"));
+        assert!(owner("-u no-user-of-this-name .").unwrap_err().contains("give a number"));
     }
 }

@@ -54,7 +54,7 @@ impl Here {
     }
 }
 
-/// The reader of the mounts: a mount that does not answer keeps it, and nobody else, waiting.
+/// The reader of the mounts: a mount that does not answer keeps only it waiting.
 #[derive(Default)]
 struct Mounts {
     reader: Option<(SyncSender<()>, Receiver<Vec<Connection>>)>,
@@ -88,7 +88,7 @@ impl Mounts {
 fn reader() -> (SyncSender<()>, Receiver<Vec<Connection>>) {
     let (question, questions) = sync_channel::<()>(1);
     let (sender, answers) = sync_channel(1);
-    // Without a thread nobody answers, which is shown.
+    // Without a thread there is no answer, which is shown.
     let _ = thread::Builder::new()
         .name("mounts".into())
         .spawn(move || while questions.recv().is_ok() && sender.send(read()).is_ok() {});

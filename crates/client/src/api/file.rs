@@ -362,7 +362,7 @@ impl Drop for File {
         self.file_system.begin(move |cx| async move {
             let _ = cx.close_data(number).await;
             let closed = cx.closed(open.fid, is_modified);
-            // Nobody is there who could be told.
+            // There is no caller to report it to.
             let _ = cx.close(key, &open, closed).await;
         });
     }

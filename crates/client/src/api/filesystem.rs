@@ -48,7 +48,7 @@ struct Mounted {
     has_ended: AtomicBool,
 }
 
-/// How long the end of a mount may take that nobody waits for: the servers have 5 s to answer.
+/// How long the end of a mount without a waiting caller may take: the servers have 5 s to answer.
 const FAREWELL: Duration = Duration::from_secs(6);
 /// The most symbolic links that are followed in a path.
 const LINKS_MAX: usize = 40;
@@ -404,7 +404,7 @@ impl FileSystem {
         Context::new(self.0.node.shared(), self.0.mount)
     }
 
-    /// Runs an operation, which goes on if nobody waits for it any more.
+    /// Runs an operation, which goes on without its caller.
     pub(super) async fn run<T, F>(
         &self,
         operation: impl FnOnce(Context) -> F + Send + 'static,
@@ -447,7 +447,7 @@ impl FileSystem {
         self.run(counted).await
     }
 
-    /// Begins an operation that nobody waits for.
+    /// Begins an operation without a waiting caller.
     pub(super) fn begin<F>(&self, operation: impl FnOnce(Context) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -29,7 +29,7 @@ impl Buffers {
         self.used.insert(id, used_before.unwrap_or_else(|| Buffer::new(len)));
     }
 
-    /// Gives a buffer up. It is used again if nobody else has its bytes.
+    /// Gives a buffer up. It is used again if there is no other handle to its bytes.
     pub(super) fn release(&mut self, id: BufferId) {
         let Some(buffer) = self.used.remove(&id) else { return };
         let len = buffer.len();

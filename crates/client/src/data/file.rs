@@ -73,7 +73,7 @@ impl Context {
         told.flatten().unwrap_or(Ok(()))
     }
 
-    /// Closes a file in the cache when nobody uses it any more. What is dirty is written soon.
+    /// Closes a file in the cache when it has no user any more. What is dirty is written soon.
     ///
     /// # Errors
     /// That of a write which was not told before.

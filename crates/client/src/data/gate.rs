@@ -63,7 +63,7 @@ impl Context {
         self.enter(fid, false).await
     }
 
-    /// Waits until nobody else reads or writes the data of a file.
+    /// Waits until no other operation reads or writes the data of a file.
     pub(super) async fn exclude(&self, fid: Fid) -> Pass {
         self.enter(fid, true).await
     }
@@ -89,7 +89,7 @@ impl Context {
             }
         };
         if let Some(waiting) = waiting {
-            // The mount has ended if nobody answers: then all that follows fails.
+            // The mount has ended if there is no answer: then all that follows fails.
             let _ = waiting.await;
         }
         Pass { cx: self.clone(), fid, exclusive }

@@ -90,7 +90,7 @@ impl Context {
         let before = told.is_some().then(|| self.all_evictions(&file));
         let held = self.lock_all(&self.pieces(&file, offset..end), LockMode::PR).await?;
         let known = self.known_size(&file);
-        // Nobody can cut what is locked; but what is behind it may have grown.
+        // What is locked cannot be cut; but what is behind it may have grown.
         let size = if known >= end { known } else { self.size(fid, &file.layout).await?.size };
         let parts = self
             .data_op(|data, now| {
@@ -166,7 +166,7 @@ impl Context {
         written
     }
 
-    /// Writes data at the end of a file, and returns where that was, and how many bytes. Nobody else writes meanwhile.
+    /// Writes data at the end of a file, and returns where that was, and how many bytes. No other operation writes meanwhile.
     pub(crate) async fn append(
         &self,
         caller: &Caller,

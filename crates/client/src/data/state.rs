@@ -204,7 +204,7 @@ impl MountData {
         self.files.get(&self.objects.get(&object)?.object.file)
     }
 
-    /// Forgets a file that nobody uses, and of which no lock protects anything.
+    /// Forgets a file without a user, and of which no lock protects anything.
     pub(crate) fn forget(&mut self, fid: Fid) {
         let Some(file) = self.files.get(&fid) else { return };
         let known = |object: &stripes::Object| self.objects.get(object);

@@ -131,7 +131,7 @@ impl Context {
                 let _ = self.give_back(target, bytes).await;
             }
             Errand::Close(key, open) => {
-                // Nobody is there who could be told.
+                // There is no caller to report it to.
                 let _ = self.close_handle(key, &open, Closed::default()).await;
             }
         }

@@ -25,7 +25,7 @@ pub(crate) struct Ahead {
     next: usize,
     /// How many names were looked up in their order.
     row: u32,
-    /// The first name that nobody has asked for.
+    /// The first name that was not requested.
     asked: usize,
     /// How many names are asked for before they are looked up.
     window: usize,

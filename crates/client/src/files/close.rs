@@ -48,7 +48,7 @@ impl Context {
         if open.release() { self.close_handle(key, open, closed).await } else { Ok(()) }
     }
 
-    /// Closes what nobody uses.
+    /// Closes what has no user.
     pub(crate) async fn close_handle(
         &self,
         key: HandleKey,

@@ -12,7 +12,7 @@ use crate::machine::peer::Build;
 /// What a process locks of a file. Locks of one owner replace each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileLock {
-    /// Whether others may have it too, or nobody.
+    /// Whether others may have it too.
     pub is_exclusive: bool,
     /// The first byte.
     pub start: u64,

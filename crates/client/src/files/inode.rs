@@ -36,7 +36,7 @@ pub(crate) struct Inode {
     pub(crate) opens: u32,
     /// Whether this client has created it, has it open, and has not asked for its size yet.
     pub(crate) is_new: bool,
-    /// Whether this client has created it, and so nobody else has set its times, under `UPDATE`.
+    /// Whether this client has created it, and so no other client has set its times, under `UPDATE`.
     pub(crate) is_own: bool,
     /// Whether this client has changed something on the MDT since it last made it durable.
     pub(crate) is_changed: bool,

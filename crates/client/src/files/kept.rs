@@ -80,7 +80,7 @@ pub(crate) struct KeptOpens {
     /// Their files by their last use.
     order: BTreeMap<u64, Fid>,
     clock: u64,
-    /// What is kept no more and nobody uses: to be closed.
+    /// What is not kept any more and has no user: to be closed.
     pub(crate) closing: Vec<(HandleKey, Arc<Open>)>,
 }
 

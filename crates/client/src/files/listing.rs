@@ -34,7 +34,7 @@ impl MountState {
         self.ahead.extend(known);
     }
 
-    /// A name is looked up. Returns the names to look up in advance, which nobody looks up yet.
+    /// A name is looked up. Returns the names to look up in advance, which are not looked up yet.
     pub(crate) fn look_ahead(&mut self, parent: Fid, name: &Name) -> Vec<Name> {
         let Some((_, ahead)) = self.ahead.iter_mut().find(|(fid, _)| *fid == parent) else {
             return Vec::new();
@@ -43,7 +43,7 @@ impl MountState {
         self.begin_to_look_up(parent, next)
     }
 
-    /// Notes that names are looked up. Returns those that nobody looks up yet.
+    /// Notes that names are looked up. Returns those that are not looked up yet.
     fn begin_to_look_up(&mut self, parent: Fid, mut names: Vec<Name>) -> Vec<Name> {
         names.retain(|name| !self.looking.contains_key(&(parent, name.clone())));
         self.looking.extend(names.iter().map(|name| ((parent, name.clone()), Vec::new())));
@@ -64,7 +64,7 @@ impl MountState {
 }
 
 impl Context {
-    /// Returns those of these names that are to be looked up, since they are not known with all attributes and nobody
+    /// Returns those of these names that are to be looked up, since they are not known with all attributes and no operation
     /// does it; it is noted that they are. They are for [`Context::look_up_ahead`].
     pub(crate) fn unknown_of(&self, parent: Fid, mut names: Vec<Name>) -> Vec<Name> {
         let mut core = self.core();

@@ -46,7 +46,7 @@ struct Times {
     mtime: Option<i64>,
     atime: Option<i64>,
     ctime: i64,
-    /// Whether nobody else can have set others.
+    /// Whether no other client can have set others.
     is_own: bool,
 }
 
@@ -249,7 +249,7 @@ impl Context {
             let (ost, id) = (self.ost(object.ost).await?, object.id.resource());
             let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
             let is_past = [mtime, atime].into_iter().flatten().any(|time| time < ctime);
-            // Nobody may write while a time is set to the past.
+            // No write may run while a time is set to the past.
             let held = if is_past {
                 let wanted = Wanted::new(extent_resource(id), LockMode::PW, whole);
                 let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
@@ -301,7 +301,7 @@ impl Context {
         Some(before)
     }
 
-    /// Returns whether this client has created a file, and nobody else has set its times since.
+    /// Returns whether this client has created a file, and no other client has set its times since.
     fn is_own(&self, fid: Fid) -> bool {
         let core = self.core();
         let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));

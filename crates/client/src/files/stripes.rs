@@ -145,7 +145,7 @@ impl Context {
     /// the way. No round trip, unless the directory moves.
     ///
     /// # Errors
-    /// EBADFD if nobody knows which directory that is.
+    /// EBADFD if it is unknown which directory that is.
     pub(crate) async fn receiver(
         &self,
         caller: &Caller,

@@ -64,7 +64,7 @@ impl Context {
         let _ = waiting.await;
     }
 
-    /// Begins an operation that nobody waits for.
+    /// Begins an operation without a waiting caller.
     pub(crate) fn spawn(&self, operation: impl Future<Output = ()> + Send + 'static) {
         self.core().spawn(Box::pin(operation));
     }
@@ -216,7 +216,7 @@ impl Context {
 }
 
 impl Held {
-    /// Gives the lock up as soon as nobody else uses it.
+    /// Gives the lock up as soon as it has no other user.
     pub(crate) fn cancel(mut self) {
         self.cancels = true;
     }

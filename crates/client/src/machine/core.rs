@@ -223,7 +223,7 @@ impl Core {
         Some((id, waiting))
     }
 
-    /// Begins an operation that nobody waits for.
+    /// Begins an operation without a waiting caller.
     pub(crate) fn spawn(&mut self, operation: Operation) {
         self.spawned.push(operation);
     }

@@ -8,7 +8,7 @@
 //!
 //! An operation is an async function over a [`Context`]. The machine polls the operations where it
 //! handles its inputs; they have no thread, and no clock but the machine's. What an operation has begun
-//! goes on when nobody waits for it any more.
+//! goes on without a waiting caller.
 
 mod batch;
 pub(crate) mod context;

@@ -32,7 +32,7 @@ pub(crate) struct Peer {
     failure: Option<Errno>,
     /// The operations that wait for a lock.
     pub(super) waits: BTreeMap<LockId, LockWait>,
-    /// The requests that are sent together as soon as nobody has another one.
+    /// The requests that are sent together as soon as no operation has another one.
     pub(super) batch: Vec<PartOfBatch>,
     pub(super) early: BTreeMap<EarlyId, oneshot::Sender<Vec<Handle>>>,
     pub(crate) shown: Shown,

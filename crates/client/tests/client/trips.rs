@@ -96,7 +96,7 @@ fn a_small_file_costs_two_round_trips_in_its_turn() {
         let found = blocking::wait(other.lookup(&ROOT, d, &item.name)).unwrap().fid;
         let file = blocking::wait(other.open_file(&ROOT, found, OpenOptions::read())).unwrap();
         assert_eq!(blocking::wait(file.read(0, 4096)).unwrap(), vec![7; 100]);
-        // Nobody waits for the close.
+        // The close is not waited for.
         drop(file);
     }
     // Name and size were asked for in advance; the open and the data are waited for.

@@ -205,7 +205,7 @@ impl Cache {
 
     /// A write of an object has failed, or what was to be written is lost.
     pub(super) fn failed(&mut self, object: Object, errno: Errno) {
-        // Nobody has a file open that is forgotten.
+        // A file that is forgotten is not open.
         let Some(file) = self.objects.get(&object).map(|cached| cached.file) else { return };
         let failed = &mut self.file_mut(file).failed;
         *failed = (failed.0 + 1, Some(errno));

@@ -137,7 +137,7 @@ impl Cache {
     }
 
     /// A target has forgotten this client: its locks are lost, and so is what was not written. What it had written but
-    /// not on disk is lost too if it has restarted, which nobody knows. The errors are reported as those of writes.
+    /// not on disk is lost too if it has restarted, which is unknown. The errors are reported as those of writes.
     /// RPCs in flight end by themselves.
     pub fn handle_evicted(&mut self, now: Time, target: Target) {
         let is_kept = |rpc: &&Pending| {

@@ -238,7 +238,7 @@ impl Cache {
         self.outputs.push_back(Output::Ready { op: id, bytes });
     }
 
-    /// Somebody wants what was read ahead: it is sent before what nobody wants, and not given up.
+    /// A reader wants what was read ahead: it is sent before what has no reader, and not given up.
     fn want(&mut self, rpc: RpcId) {
         let target = self.rpcs[&rpc].object.target;
         let to_read = &mut self.server(target).to_read;
@@ -319,7 +319,7 @@ impl Cache {
         }
     }
 
-    /// Gives up a read that was not sent, if it is nobody's.
+    /// Gives up a read that was not sent, if it has no reader.
     pub(super) fn revoke(&mut self, id: RpcId) {
         let Some(Pending { object, kind: state::Kind::Read { waiters, .. }, .. }) =
             self.rpcs.get(&id)
@@ -365,7 +365,7 @@ impl Cache {
                 self.buffers.pin(*buffer);
                 read.pins.push(*buffer);
             }
-            // What nobody waited for when it was sent is read again, by itself.
+            // What had no reader when it was sent is read again, by itself.
             read.error = read.error.or(result.err().filter(|_| !is_ahead));
             if read.waits.is_empty() {
                 self.read_goes_on(op);

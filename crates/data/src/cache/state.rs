@@ -324,7 +324,7 @@ pub(super) enum Kind {
         range: Range<u64>,
         /// One for each MiB.
         buffers: Vec<(Range<u64>, BufferId)>,
-        /// Whether it was nobody's.
+        /// Whether it had no reader.
         is_ahead: bool,
         waiters: Vec<OpId>,
     },

@@ -139,7 +139,7 @@ fn a_failed_write_is_reported_once_to_each_open_file() {
 }
 
 #[test]
-fn what_is_written_back_for_nobody_leaves_its_error_to_those_who_have_the_file_open() {
+fn what_is_written_back_without_a_caller_leaves_its_error_to_those_who_have_the_file_open() {
     let mut rig = Rig::new(0, 16 * MIB, |_| {});
     rig.write(0..4096);
     let op = rig.cache.handle_write_back(rig.now, rig.file, 0..u64::MAX);

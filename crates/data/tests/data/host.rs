@@ -8,7 +8,7 @@ use fulmar_data::{Bytes, Cache, OpId, OpenId, Output, Rpc, RpcId, Settings, Stab
 
 use crate::image::{Image, Symbol};
 
-/// The source of bytes that nobody has written.
+/// The source of bytes that were never written.
 const GARBAGE: u64 = u64::MAX;
 
 /// What an operation has come to.

@@ -256,7 +256,7 @@ fn little_memory_is_shared_and_everybody_goes_on() {
         });
         let now = world.now;
         let waits = under_way.iter().map(|(.., since)| now.since(*since)).max();
-        assert!(waits.unwrap_or_default() < Duration::from_secs(2), "nobody starves");
+        assert!(waits.unwrap_or_default() < Duration::from_secs(2), "no client starves");
     }
     while world.step(Time::MAX) && world.now < Time::from_secs(1000) {}
     let host = &world.hosts[0];

@@ -351,7 +351,7 @@ impl World {
         *account -= u64::from(rpc.grant.dropped);
         if rpc.flags.from_grant {
             *account =
-                account.checked_sub(rpc.grant.used).expect("nobody uses more than is granted");
+                account.checked_sub(rpc.grant.used).expect("no client uses more than is granted");
         }
         let wanted = u64::from(rpc.grant.undirty).saturating_sub(rpc.grant.grant);
         let more = wanted.min(self.line.grant()).min(self.line.space.saturating_sub(*account));

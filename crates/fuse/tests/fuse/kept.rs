@@ -247,7 +247,7 @@ fn what_is_listed_again_is_not_asked_for_again() {
         let line = "\nNOT RUN: names that the kernel keeps: it is older than Linux 6.16";
         return writeln!(std::io::stderr(), "{line}").unwrap();
     }
-    // Nobody writes them any more: the locks are those of who reads.
+    // They are not written any more: the locks are those of readers.
     names.iter().for_each(|name| drop(fs::read(two.join("many").join(name)).unwrap()));
     list();
     let first = rig.asked(1);

@@ -20,7 +20,7 @@ fn name(number: usize) -> String {
     format!("file{number}")
 }
 
-/// Makes a directory with files that nobody writes any more, and returns it in each mount.
+/// Makes a directory with files that are not written any more, and returns it in each mount.
 fn many(mounts: &[PathBuf]) -> Vec<PathBuf> {
     let all: Vec<PathBuf> = mounts.iter().map(|mount| mount.join("many")).collect();
     fs::create_dir(&all[0]).unwrap();
@@ -99,7 +99,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Has the kernel forget the files of a mount that nobody uses, and those of no other: other tests count what it asks.
+/// Has the kernel forget the unused files of a mount, and those of no other: other tests count what it asks.
 fn forget_unused(mount: &Path) {
     let remount = Command::new("mount").args(["-i", "-o", "remount"]).arg(mount).status().unwrap();
     assert!(remount.success(), "mount -o remount {}", mount.display());

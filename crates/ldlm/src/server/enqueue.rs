@@ -33,7 +33,7 @@ impl Namespace {
             None => Err(Errno::ENOTCONN),
         };
         if let Outcome::Replaced(lock, _) = enqueue.outcome {
-            // If the client did not get it, nobody knows it any more.
+            // If the client did not get it, it is not known any more.
             self.cancel_all(now, LOCAL, &[lock]);
         }
         if let Err(errno) = result {

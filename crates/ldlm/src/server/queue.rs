@@ -50,7 +50,7 @@ impl Namespace {
         }
     }
 
-    /// Grants the waiting locks of the host that are free. While a target recovers nobody else gets what was
+    /// Grants the waiting locks of the host that are free. While a target recovers no other client gets what was
     /// not granted before, but an operation that is replayed may wait for the end of an earlier one.
     fn grant_local(&mut self, now: Time, place: u32) {
         let (kind, mut index) = (self.resources[place].kind, 0);

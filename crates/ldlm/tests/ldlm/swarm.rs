@@ -41,7 +41,7 @@ fn caches_agree_whatever_is_lost_restarted_and_evicted() {
 }
 
 #[test]
-fn nobody_is_evicted_and_every_lock_is_granted_where_nothing_goes_wrong() {
+fn no_client_is_evicted_and_every_lock_is_granted_where_nothing_goes_wrong() {
     let seen = run(10, Plan::calm, Fault::None);
     assert!(seen.granted > 100 && seen.completions > 10, "{seen:?}");
     assert_eq!((seen.failed, seen.evictions, seen.reconnects), (0, 0, 0));

@@ -42,7 +42,7 @@ pub(super) struct Kept {
 #[derive(Clone, Debug)]
 pub(crate) struct Changelog {
     state: Arc<Mutex<State>>,
-    /// The kinds that are recorded now; none if nobody is registered.
+    /// The kinds that are recorded now; none without a user.
     mask: Arc<AtomicU32>,
     /// Whoever changes what is kept has it.
     changing: Arc<Mutex<()>>,
@@ -105,7 +105,7 @@ impl Changelog {
         Mask(self.mask.load(Ordering::Relaxed)).has(kind)
     }
 
-    /// Returns the kinds that are recorded; those of the administrator if nobody is registered.
+    /// Returns the kinds that are recorded; those of the administrator without a user.
     pub(super) fn recorded(&self) -> Mask {
         let kept = &self.state().kept;
         if kept.users.is_empty() { kept.mask } else { kept.recorded() }
@@ -151,7 +151,7 @@ impl Changelog {
         });
     }
 
-    /// Waits until nobody else changes what is kept.
+    /// Waits until no other thread changes what is kept.
     pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Who follows the changelog, and which records nobody needs any more.
+//! The users of the changelog, and which records are not needed any more.
 
 use std::ops::RangeInclusive;
 
@@ -103,7 +103,7 @@ impl Mdt {
         Ok(id)
     }
 
-    /// Forgets a user of the changelog, with the records that nobody else needs. Returns its number.
+    /// Forgets a user of the changelog, with the records that no other user needs. Returns its number.
     ///
     /// # Errors
     /// ENOENT if there is no such user, and if the store does not take it.
@@ -178,13 +178,13 @@ impl Mdt {
         Ok(())
     }
 
-    /// Removes all records that nobody needs.
+    /// Removes all records that are not needed.
     fn trim_all(&self) -> Result<(), Failure> {
         while self.trim(TRIM)? {}
         Ok(())
     }
 
-    /// Removes some records that nobody needs. Returns whether there were any.
+    /// Removes some records that are not needed. Returns whether there were any.
     fn trim(&self, most: u64) -> Result<bool, Failure> {
         let Some(numbers) = self.changelog.to_trim(most) else { return Ok(false) };
         self.repeat(|transaction| {
@@ -197,7 +197,7 @@ impl Mdt {
     }
 
     /// Does what keeps the changelog small, after an operation that added to it: forgets users that have been
-    /// idle for too long, and removes some records that nobody needs.
+    /// idle for too long, and removes some records that are not needed.
     pub(crate) fn tend_changelog(&self, now: i64) {
         // If the store does not take it, the next operation tries again.
         let _ = self.trim(TRIM_BESIDE);
@@ -216,7 +216,7 @@ impl Mdt {
 }
 
 impl Changelog {
-    /// Returns the oldest records that nobody needs.
+    /// Returns the oldest records that are not needed.
     fn to_trim(&self, most: u64) -> Option<RangeInclusive<u64>> {
         let state = self.state();
         let (from, to) = (state.trimmed + 1, state.kept.purged.min(state.trimmed + most));

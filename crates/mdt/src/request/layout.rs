@@ -28,7 +28,7 @@ pub(crate) enum WantedLayout<'a> {
 }
 
 impl Mdt {
-    /// Returns the layout of a file of `size` bytes that has none, with objects that nobody else has.
+    /// Returns the layout of a file of `size` bytes that has none, with objects that no other file has.
     pub(crate) fn new_layout(
         &self,
         (fid, size): (Fid, u64),
@@ -101,7 +101,7 @@ impl Mdt {
                     change.note_layout(fid);
                     Ok((with(&layout), ()))
                 });
-                // If the store has failed, nobody knows whether they are used.
+                // If the store has failed, it is unknown whether they are used.
                 if matches!(committed, Err(Failure::Refused(_))) && !call.is_replay() {
                     let before = objects_of(inode.extra(Extra::Layout));
                     let mut new = objects_of(&layout);

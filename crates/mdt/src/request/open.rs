@@ -160,7 +160,7 @@ impl Mdt {
             }
         });
         if let Err(failure) = done {
-            // As if nobody had tried, but for the reason.
+            // As if it had not been tried, but for the reason.
             let reply = empty(call);
             return Ok(Opened { reply, result: Err(failure.errno()) });
         }
@@ -291,7 +291,7 @@ impl Mdt {
         };
         if reply.is_err() {
             self.opens().close(handle);
-            // If the store has failed, nobody knows whether they are used.
+            // If the store has failed, it is unknown whether they are used.
             if let (Err(Failure::Refused(_)), WantedLayout::Wanted(_)) =
                 (&reply, this.wanted_layout())
             {

@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 impl Mdt {
-    /// Returns whether somebody has a lease of a file, and nobody has broken it.
+    /// Returns whether a client has a lease of a file that is not broken.
     pub fn is_leased(&self, fid: Fid) -> bool {
         self.opens().is_leased(fid)
     }

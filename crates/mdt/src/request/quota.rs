@@ -1,6 +1,6 @@
 //! Quotas: what somebody uses on this target, and how many files somebody may have. Spec: mdt-ost §7.11.
 //!
-//! OSTs know no limits, so limits of blocks are refused. It would be worse to keep what nobody enforces.
+//! OSTs know no limits, so limits of blocks are refused. It would be worse to keep limits that are not enforced.
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Status;

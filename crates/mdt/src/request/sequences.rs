@@ -15,7 +15,7 @@ use crate::Mdt;
 use crate::mdt::Call;
 use crate::records::{Failure, LOCATIONS, STATE, decode, encode};
 
-/// The first sequence that nobody has.
+/// The first free sequence.
 const NEXT: &[u8] = b"sequences";
 /// How many sequences a server gets at once.
 const SUPER: u64 = 1 << 30;
@@ -58,7 +58,7 @@ impl Mdt {
         }
     }
 
-    /// Allocates a range for a server, and notes its owner. A server that has one already that nobody
+    /// Allocates a range for a server, and notes its owner. A server that has one already that no client
     /// uses gets another one.
     fn take_super(&self, asked: &SeqRange) -> Result<(SeqRange, u64), StoreError> {
         loop {

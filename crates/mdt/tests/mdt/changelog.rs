@@ -177,7 +177,7 @@ fn old_readers_get_what_they_understand() {
 }
 
 #[test]
-fn nothing_is_recorded_while_nobody_is_registered() {
+fn nothing_is_recorded_without_a_registered_user() {
     let mut rig = Rig::new();
     rig.mkdir((TOP, "a"));
     assert!(rig.changes(0).is_empty() && kinds(&mut rig).is_empty());
@@ -189,7 +189,7 @@ fn nothing_is_recorded_while_nobody_is_registered() {
     assert!(rig.changes(0).is_empty() && kinds(&mut rig).is_empty());
     let again = rig.mdt.deregister_changelog_user(&ChangelogUserId::Number(1)).unwrap_err();
     assert_eq!(again.errno(), Errno::ENOENT);
-    // Numbers go on, so that nobody takes a new record or a new user for an old one.
+    // Numbers go on, so that a new record or a new user is not taken for an old one.
     assert_eq!(rig.mdt.register_changelog_user(None, None, NOW).unwrap(), 2);
     rig.mkdir((TOP, "d"));
     assert_eq!(read_all(&mut rig, FLAGS)[0].index, 2);

@@ -194,8 +194,8 @@ fn data_are_only_where_the_layout_says() {
     assert_eq!(body_of(&reply).size, MIB, "the rest is not here");
     let other = rig.mkdir((Fid::ROOT, "directory"));
     assert_eq!(rig.fails(&write(about(other), 0, b"data")), Errno::ENOENT);
-    let nobody = Fid { oid: 99, ..file };
-    assert_eq!(rig.fails(&cut(nobody, 0)), Errno::ENOENT);
+    let missing = Fid { oid: 99, ..file };
+    assert_eq!(rig.fails(&cut(missing, 0)), Errno::ENOENT);
     assert_eq!(rig.fails(&write(Obdo::default(), 0, b"data")), Errno::EPROTO);
     // A file whose layout has no part here.
     let mut without = Rig::new();

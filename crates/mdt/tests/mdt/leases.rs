@@ -64,7 +64,7 @@ fn layouts_are_exchanged_when_a_lease_ends() {
     assert_eq!((rig.object(file), rig.object(new)), (after, before));
     assert!(!rig.mdt.is_leased(file));
     let kinds: Vec<_> = rig.changes(0).iter().map(|record| (record.kind, record.target)).collect();
-    assert_eq!(kinds, [(ChangeKind::LAYOUT, file)], "nobody knows the other one");
+    assert_eq!(kinds, [(ChangeKind::LAYOUT, file)], "the other one is unknown");
     rig.close(1, new, volatile.body().open_handle);
     rig.mdt.check().unwrap();
 }
@@ -151,7 +151,7 @@ fn a_migrated_file_keeps_its_data_on_the_mdt_or_leaves_none() {
     assert_eq!(rig.object(file), object);
     assert_eq!(rig.fails(&write(about(file), 0, b"late")), Errno::ENOENT);
     assert!(rig.store.objects().unwrap().is_empty());
-    // Nobody would copy its first bytes to the MDT.
+    // Its first bytes would not be copied to the MDT.
     let back = volatile(&mut rig);
     assert_eq!(migrate(&mut rig, file, back.0), Err(Errno::EOPNOTSUPP));
     for (copy, handle) in [same, on_osts, back] {

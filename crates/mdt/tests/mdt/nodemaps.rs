@@ -103,7 +103,7 @@ fn a_site_with_an_offset_has_its_own_ids_and_its_own_root() {
     assert_eq!(rig.owner(NID, of_root), (100_000, 100_000));
     assert_eq!(rig.owner(east(), of_user), (1000, 1000));
     assert_eq!(rig.owner(NID, of_user), (101_000, 101_000));
-    // What is not of the site belongs to nobody, for its administrator too.
+    // What is not of the site has the unknown owner, for its administrator too.
     let other = rig.created(NID, &USER, (all, "other"));
     assert_eq!(rig.owner(east(), other), (65534, 65534));
     let chown =
@@ -127,7 +127,7 @@ fn replies_to_writes_name_the_owner_as_the_client_sees_it() {
 }
 
 #[test]
-fn known_users_are_mapped_and_others_are_nobody_without_groups() {
+fn known_users_are_mapped_and_others_are_squashed_without_groups() {
     let (mut rig, all) = rig(sites());
     let of_user = rig.created(west(), &USER, (all, "user"));
     assert_eq!(rig.owner(west(), of_user), (1000, 1000));

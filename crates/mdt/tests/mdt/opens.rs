@@ -50,7 +50,7 @@ fn removed_files_of_a_client_go_with_it() {
 }
 
 #[test]
-fn removed_files_that_nobody_opens_again_go_after_the_recovery() {
+fn removed_files_that_are_not_opened_again_go_after_the_recovery() {
     let mut rig = Rig::new();
     let files = ["a", "b"].map(|name| rig.touch(&ROOT, (TOP, name)));
     let objects = files.map(|file| rig.object(file).unwrap());

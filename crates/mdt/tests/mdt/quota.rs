@@ -83,7 +83,7 @@ impl Rig {
 }
 
 #[test]
-fn nobody_gets_more_files_than_the_hard_limit() {
+fn no_user_gets_more_files_than_the_hard_limit() {
     for kind in [QuotaKind::USER, QuotaKind::GROUP] {
         let mut rig = Rig::open_to_all();
         rig.set(kind, USER.uid, limits(0, 2)).unwrap();
@@ -165,7 +165,7 @@ fn graces_are_set_for_each_kind() {
     assert_eq!(grace(&mut rig, QuotaKind::GROUP), (WEEK as u64, WEEK as u64));
     let times = QuotaTimes { block_grace: 60, ..times };
     let refused = rig.quotactl(&QuotaControl { times, limits: valid, ..asked });
-    assert_eq!(refused, Err(Errno::EOPNOTSUPP), "nobody enforces limits of blocks");
+    assert_eq!(refused, Err(Errno::EOPNOTSUPP), "limits of blocks are not enforced");
     for name in ["a", "b"] {
         rig.make(&USER, name).unwrap();
     }

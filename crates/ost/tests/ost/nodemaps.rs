@@ -121,7 +121,7 @@ fn the_first_write_of_a_client_says_whose_the_object_is_in_the_file_system() {
     assert_eq!(rig.written(west(), 2, user), user);
     assert_eq!(rig.owner(home(), 2), [500, 600, 700]);
     assert_eq!(rig.owner(west(), 2), user);
-    // Who is not known is nobody, and so is who is of another site.
+    // An unknown user has the unknown id, and so has one of another site.
     assert_eq!(rig.written(west(), 3, [2000, 2001, 2002]), [99, 98, NOBODY]);
     assert_eq!(rig.owner(home(), 3), [99, 98, NOBODY]);
     assert_eq!(rig.owner(west(), 1), [99, 98, NOBODY]);

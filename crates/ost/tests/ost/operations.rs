@@ -76,7 +76,7 @@ fn requests_must_name_an_object_that_exists() {
 }
 
 #[test]
-fn a_new_object_belongs_to_nobody_until_it_is_used() {
+fn a_new_object_has_no_owner_until_it_is_used() {
     let mut rig = Rig::with_objects(8);
     let new = getattr(&mut rig, 1);
     assert_eq!((new.mode, new.uid, new.size, new.blocks), (0o107_666, 0, 0, 0));
@@ -506,7 +506,7 @@ fn a_sequence_is_given_once_also_over_a_crash() {
         let range = SeqRange { kind: SeqKind::OST, ..SeqRange::default() };
         let request = Message::request(&SEQ_QUERY).with(&SEQ_OP, &op).with(&SEQ_RANGE, &range);
         let answer = rig.send(1, &request)?;
-        // The reply waits until nobody else can get the sequence.
+        // The reply waits until no other server can get the sequence.
         assert_eq!(answer.durable, Some(rig.store.applied()));
         rig.store.commit().unwrap();
         Ok(answer.reply.require(&SEQ_RANGE).unwrap().start)

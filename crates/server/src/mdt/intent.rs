@@ -205,13 +205,13 @@ impl<M: Memory> MdtTarget<M> {
             _ => self.without_lock(&context, &request, done).await?,
         };
         Ok(match (answer, named) {
-            // Nobody finds the new file before its creator knows of it.
+            // No other client finds the new file before its creator knows of it.
             (Answer::Reply(reply), Some(lock)) if is_made => Answer::Difficult(reply, vec![lock]),
             (answer, _) => answer,
         })
     }
 
-    /// Breaks the lease of a file, if there is one, for an open with these flags. Nobody has another one before
+    /// Breaks the lease of a file, if there is one, for an open with these flags. No client has another one before
     /// the lock ends.
     pub(super) async fn break_lease(
         &self,
@@ -384,7 +384,7 @@ async fn lock_target(
             return Ok(Some((context.lock(wanted).await?, false)));
         }
         Some(target) => locks::of_open(flags, &target),
-        // Nobody knows the new file yet, so this is granted at once.
+        // No other client knows the new file yet, so this is granted at once.
         None if creates || flags.has(OpenFlags::VOLATILE) => {
             let fid = create.child;
             let new = Target { fid, is_regular: true, needs_layout: false, has_data: false };

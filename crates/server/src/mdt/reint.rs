@@ -20,7 +20,7 @@ use crate::target::Answer;
 pub(super) struct Held {
     /// Until it is made.
     during: Vec<Lock>,
-    /// Until its client knows of it: nobody sees before it what may be lost with the server.
+    /// Until its client knows of it: no other client sees before it what may be lost with the server.
     until_known: Vec<Lock>,
 }
 

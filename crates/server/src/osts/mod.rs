@@ -4,7 +4,7 @@
 //! ```text
 //! thread of an OST: connect ─► clean up ─► create ahead ─► send what is to be done ─► statfs ─► ...
 //!                                              │                    ▲
-//! MDT: take ◄── objects that nobody has ───────┘        keys of the store, when they are committed
+//! MDT: take ◄── objects without a file ───────┘        keys of the store, when they are committed
 //! ```
 //!
 //! | key | value |
@@ -146,7 +146,7 @@ impl Osts {
         *self.pools.lock().unwrap_or_else(PoisonError::into_inner) = pools;
     }
 
-    /// Says which OSTs the configuration has, so that nobody waits for others.
+    /// Says which OSTs the configuration has, so that no file waits for others.
     pub(crate) fn lose_others(&self, is_used: impl Fn(u32) -> bool) {
         for ost in self.osts().values().filter(|ost| !is_used(ost.index)) {
             ost.state().is_lost = true;
@@ -418,7 +418,7 @@ impl fmt::Debug for Osts {
 }
 
 impl State {
-    /// Returns what to do next. Files wait for objects, and nobody for removals, of which there may always be more.
+    /// Returns what to do next. Files wait for objects, and none for removals, of which there may always be more.
     fn next(&self, is_new: bool, is_statfs_due: bool) -> Step {
         match () {
             () if is_new => Step::Clean,

@@ -59,14 +59,14 @@ fn readers_of_a_changed_configuration_are_called_back() {
         } else {
             administration.set_parameter_of_all(change, false).unwrap()
         }
-        // The service waits until those who have the lock have given it back: nobody else gets it before.
+        // The service waits until those who have the lock have given it back: no other client gets it before.
         let begun = Instant::now();
         loop {
             handle += 1;
             if !lock(&known, mgs, log, handle) {
                 break;
             }
-            assert!(begun.elapsed() < TIMEOUT, "nobody is called back about {change}");
+            assert!(begun.elapsed() < TIMEOUT, "no client is called back about {change}");
         }
         handle += 1;
     }

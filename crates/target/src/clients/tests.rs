@@ -59,7 +59,7 @@ fn a_client_that_leaves_takes_its_replies_along() {
     answer(&store, &b, 0, 128, Numbering::New);
     let mut transaction = store.begin();
     remove(&store, &mut transaction, uuid("a")).unwrap();
-    remove(&store, &mut transaction, uuid("nobody")).unwrap();
+    remove(&store, &mut transaction, uuid("nothing")).unwrap();
     transaction.apply().unwrap();
     let known = known(&store).unwrap();
     assert_eq!((known.len(), known[0].client, known[0].replies.len()), (1, uuid("b"), 1));

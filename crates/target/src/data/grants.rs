@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A write takes its space from the grant of its client, or else from what is left. Until it is done
-//! the space is pending, and nobody else gets it.
+//! the space is pending, and no other client gets it.
 
 use std::collections::BTreeMap;
 
@@ -206,7 +206,7 @@ impl Grants {
         }
     }
 
-    /// Returns what of the free space nobody has been granted.
+    /// Returns the free space that is not granted.
     fn left(&self, free: u64) -> u64 {
         free.saturating_sub(self.total.granted) / BLOCK * BLOCK
     }

@@ -87,7 +87,7 @@ impl<'a> Disk<'a> {
         self.sh(&format!("echo 1 > \"$(trigger {at})\""));
     }
 
-    /// Mounts it again. Nobody uses it.
+    /// Mounts it again. It has no user.
     fn mend(&self) {
         self.sh("umount disk; umount outer; layers attach");
     }

@@ -294,7 +294,7 @@ fn the_locks_and_requests_of_targets_are_counted() {
     for target in ["MDT:0", "OST:0"] {
         a.wait_for_output(&df, target);
     }
-    // Nobody has locks now.
+    // There are no locks now.
     let spaces = ["MGS", "filter-lv-OST0000_UUID", "mdt-lv-MDT0000_UUID"];
     let listed = a.output("lctl list_param ldlm.namespaces.*.lock_count");
     let expected = spaces.map(|space| format!("ldlm.namespaces.{space}.lock_count\n"));

@@ -156,6 +156,6 @@ fn wrong_faults_are_refused() {
     for words in ["lctl fail 127.0.0.3@tcp 2", "lctl fail _all_", "lctl fail _all_ 0"] {
         a.output(words);
     }
-    let (status, _, err) = a.run("lctl fail nobody");
-    assert!(status == 22 && err.starts_with("Can't parse NID nobody: "), "{err}");
+    let (status, _, err) = a.run("lctl fail nowhere");
+    assert!(status == 22 && err.starts_with("Can't parse NID nowhere: "), "{err}");
 }

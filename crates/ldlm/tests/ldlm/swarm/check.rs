@@ -94,7 +94,7 @@ pub(crate) struct Ledger {
     /// The clients that may be evicted.
     unlucky: BTreeSet<usize>,
     writes: Vec<Write>,
-    /// The versions that nobody may miss.
+    /// The versions that no reader may miss.
     latest: BTreeMap<Part, BTreeSet<u64>>,
     lives: BTreeMap<(usize, usize), Lives>,
     /// When something of a client last reached a target.
@@ -301,7 +301,7 @@ impl Ledger {
         }
     }
 
-    /// Checks that all targets have what nobody may miss, after all clients have written back.
+    /// Checks that all targets have what no reader may miss, after all clients have written back.
     pub(crate) fn check_end(&mut self, version: impl Fn(Part) -> u64) {
         let parts: Vec<Part> = self.latest.keys().copied().collect();
         for part in parts {

@@ -79,7 +79,7 @@ pub(crate) enum Fault {
     GrantsInConflict,
     /// The last client answers blocking callbacks, and does nothing.
     IgnoresBlocking,
-    /// The same, and nobody is evicted.
+    /// The same, and no client is evicted.
     IgnoresBlockingForEver,
     /// A client gives up locks without writing back what they cover.
     LosesWrites,

@@ -357,7 +357,7 @@ impl Target {
             CallbackKind::Blocking => &BLOCKING,
             CallbackKind::Completion if is_extent => &COMPLETION_EXTENT,
             CallbackKind::Completion => &COMPLETION,
-            CallbackKind::Glimpse => panic!("nobody has asked for attributes: {callback:?}"),
+            CallbackKind::Glimpse => panic!("attributes were not requested: {callback:?}"),
         };
         match callback.kind {
             CallbackKind::Completion => ledger.seen.completions += 1,

@@ -118,7 +118,7 @@ pub(crate) const KNOWN: &[Known] = &[
         "LDLM_ENQUEUE GETATTR",
         "lock_reply.lock.policy.bits",
         (r#"["UPDATE","LAYOUT","PERM"]"#, r#"["LOOKUP","UPDATE","LAYOUT","PERM"]"#),
-        "nobody looks up a file without a name: the part does no harm",
+        "a file without a name is not looked up: the part does no harm",
     ),
     values("LDLM_ENQUEUE GETXATTR", "mdt_body.acl_size", ("72", "24"), ONE_MDT),
     values("LDLM_ENQUEUE GETXATTR", "mdt_body.ea_size", ("24", "12"), ONE_MDT),
@@ -176,7 +176,7 @@ pub(crate) const KNOWN: &[Known] = &[
     // Objects.
     values("LDLM_ENQUEUE EXTENT", "lock_reply.lock.granted", (r#""PW""#, r#""0x0""#), RACE),
     any("LDLM_ENQUEUE EXTENT", "lock_reply.lock.policy.end", RACE),
-    any("", "ost_lvb.atime", "a kernel OST has a time of the last access when nobody has said one"),
+    any("", "ost_lvb.atime", "a kernel OST has a time of the last access if no client sent one"),
     any("OST_SETATTR", "ost_body.mode", UNREAD),
     set("", "ost_body.ctime", CLOCKS),
     set("", "ost_body.mtime", CLOCKS),

@@ -95,7 +95,7 @@ fn name(kind: TargetKind, index: u16) -> TargetName {
 }
 
 impl Machine {
-    /// Returns a file system with this many OSTs, at a node of which nobody is a client yet.
+    /// Returns a file system with this many OSTs, at a node without clients.
     pub(crate) fn new(now: Time, server: Nid, osts: u16) -> Self {
         Self::over(now, server, (osts, osts), |_| Store::memory(b"", Policy::default()))
     }

@@ -56,7 +56,7 @@ pub(super) fn zero_copy(attacker: &mut Attacker) -> io::Result<()> {
     Ok(())
 }
 
-/// PUTs of up to 1 MiB to every portal, and GETs, ACKs and REPLYs that nobody asked for.
+/// PUTs of up to 1 MiB to every portal, and GETs, ACKs and REPLYs that were not requested.
 pub(super) fn portals(attacker: &mut Attacker) -> io::Result<()> {
     let mut swarm = Swarm::new(0..8).kind(ConnKind::BULK_OUT);
     let payload = vec![0x5a; 1 << 20];

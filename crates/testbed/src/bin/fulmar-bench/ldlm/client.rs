@@ -95,7 +95,7 @@ impl Host for LockHost {
             Notice::State { import, state: State::Full } => {
                 state.begin(now);
                 state.follow(now, client, import);
-                // Nobody waits after the first report.
+                // No thread waits after the first report.
                 let _ = self.connected.try_send(());
             }
             Notice::State { .. } | Notice::Replayed { .. } | Notice::Released { .. } => {}

@@ -246,7 +246,7 @@ impl Host for ClientHost {
                     reply.and_then(|reply| state.handle(now, client, (import, request), &reply));
                 match handled {
                     Ok(false) => {}
-                    // Nobody waits after the first report of a client.
+                    // No thread waits after the first report of a client.
                     Ok(true) => drop(self.begun.try_send(())),
                     Err(errno) => state.failed = Some(format!("a request failed: {errno}")),
                 }

@@ -298,7 +298,7 @@ impl Host for ClientHost {
                 let next = state.handle_reply(request, &reply, moved);
                 if state.is_full() {
                     state.begin(now, client, import, Phase::Load);
-                    // Nobody waits after the first report.
+                    // No thread waits after the first report.
                     let _ = self.filled.try_send(());
                     return None;
                 }

@@ -210,7 +210,7 @@ impl Host for ClientHost {
     ) -> Option<Job<Client>> {
         let connected = self.progress().handle(service.now(), client, notice);
         if let Some(import) = connected {
-            // Nobody waits after the first report of an import.
+            // No thread waits after the first report of an import.
             let _ = self.connected.try_send(import);
         }
         None
