@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # suites.sh [SUITE...] : runs test suites of others on a mount of our servers, each with one line PASS, FAIL or NOT RUN.
 #
-# The suites are: mounts fsx fio dbench fs_mark pjdfstest stress-ng. The random checkers run for SUITE_SECONDS=300, dbench for
-# a fifth of that, and each stressor of stress-ng for a thirtieth. FULMAR= names a binary, so that none is built, and
+# The suites are: mounts fsx fio dbench fs_mark pjdfstest stress-ng xfstests ltp. The random checkers run for
+# SUITE_SECONDS=300, dbench for a fifth of that, and each stressor of stress-ng for a thirtieth. XFSTESTS= is a checkout of
+# xfstests that is built, of which XFSTESTS_ARGS="-g quick -g rw" picks the tests; LTP= is a checkout or an installation of
+# LTP that is built, of which LTP_ONLY=PATTERN picks cases of its lists fs and syscalls. FULMAR= names a binary, so that none is built, and
 # SUITE_LOGS= a directory for the output of the suites. The failures that are known, with their reasons, are the table of
 # docs/suites.md; any other failure is exit status 1.
 # Servers and mounts are in namespaces of this script, with their directories in memory: nothing is left of them.
@@ -10,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${SUITE_SECONDS:-300}
-all=(mounts fsx fio dbench fs_mark pjdfstest stress-ng)
+all=(mounts fsx fio dbench fs_mark pjdfstest stress-ng xfstests ltp)
 
 if [ "${1:-}" != --inside ]; then
     for suite in "$@"; do
@@ -37,6 +39,9 @@ fi
 shift
 suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=("${all[@]}")
+# They are entered by their names from other directories.
+[ -z "${XFSTESTS:-}" ] || XFSTESTS=$(realpath "$XFSTESTS")
+[ -z "${LTP:-}" ] || LTP=$(realpath "$LTP")
 
 ip link set lo up
 scratch=$SUITE_SCRATCH address=127.0.0.2@tcp:/lustre
@@ -81,7 +86,7 @@ skipped=77
 check() {
     local suite=$1 what=$2 begun=$SECONDS log status=0 why
     shift 2
-    log=$logs/$suite-${what// /-}
+    log=$logs/$suite-${what//[ \/]/-}
     "$@" >"$log" 2>&1 </dev/null || status=$?
     if [ "$status" -eq 0 ]; then
         result PASS "$suite: $what" "$((SECONDS - begun)) s"
@@ -201,6 +206,109 @@ stressed() {
         *) ! grep -q "No stress workers invoked" "$said" || return $skipped ;;
     esac
     return "$status"
+}
+
+# Returns whether a directory is named, and holds what it should. named SUITE VARIABLE FILE HOW
+named() {
+    local at=${!2:-}
+    if [ -z "$at" ]; then
+        result "NOT RUN" "$1" "$2= names no directory: $4"
+    elif [ ! -e "$at/$3" ]; then
+        result "NOT RUN" "$1" "$2=$at has no $3: $4"
+    else
+        return 0
+    fi
+    return 1
+}
+
+# Makes commands that let xfstests mount by `fulmar mount`, and see the type `fuse` that it is told.
+xfstests_commands() {
+    mkdir -p "$scratch/bin"
+    cat >"$scratch/bin/mount" <<'TEXT'
+#!/usr/bin/env bash
+# mount -t fuse.fulmar [-o OPTIONS]... SOURCE DIR
+case " $* " in *" -t fuse.fulmar "*) ;; *) exec "$REAL_MOUNT" "$@" ;; esac
+options=() places=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        -t) shift ;;
+        -o) options+=("$2"); shift ;;
+        -o*) options+=("${1#-o}") ;;
+        *) places+=("$1") ;;
+    esac
+    shift
+done
+list=$(IFS=,; echo "${options[*]}" | tr , '\n' | grep -vxE 'rw|defaults|suid|dev|exec|' | paste -sd,)
+interface=127.0.0.3
+[ "${places[1]}" = "$TEST_DIR" ] || interface=127.0.0.4
+exec "$FULMAR" mount --interface "$interface" ${list:+-o "$list"} "${places[@]}"
+TEXT
+    cat >"$scratch/bin/df" <<'TEXT'
+#!/usr/bin/env bash
+"$REAL_DF" "$@" | sed 's/ fuse\.fulmar / fuse        /'
+TEXT
+    chmod +x "$scratch"/bin/{mount,df}
+    REAL_MOUNT=$(type -P mount) REAL_DF=$(type -P df)
+    export REAL_MOUNT REAL_DF PATH=$scratch/bin:$PATH
+}
+
+# Runs one test of xfstests. A test that finds that it cannot run is skipped.
+xfstest() {
+    local said=$scratch/said
+    (cd "$XFSTESTS" && timeout --kill-after=30 $((seconds + 300)) ./check "$1") >"$said" 2>&1 || true
+    cat "$said"
+    ! grep -qE '\[not run\]|\[expunged\]' "$said" || return $skipped
+    grep -q '^Passed all 1 tests' "$said"
+}
+
+run_xfstests() {
+    named xfstests XFSTESTS check "clone it from kernel.org, and build it with make" || return 0
+    local tests test
+    xfstests_commands
+    export FSTYP=fuse FUSE_SUBTYP=.fulmar TEST_DIR=$scratch/test SCRATCH_MNT=$scratch/second
+    export TEST_DEV=$address/test SCRATCH_DEV=$address/second RESULT_BASE=$logs/xfstests-results
+    export HOST_OPTIONS=/dev/null TEST_FS_MOUNT_OPTS= MOUNT_OPTIONS=
+    mkdir -p "$TEST_DIR" "$SCRATCH_MNT" "$at/test" "$at/second" "$RESULT_BASE"
+    # shellcheck disable=SC2086
+    tests=$(cd "$XFSTESTS" && ./check -n ${XFSTESTS_ARGS:--g quick -g rw} 2>/dev/null | grep -oE '^generic/[0-9]+' | sort -u)
+    if [ -z "$tests" ]; then
+        result FAIL xfstests "check -n names no test"
+        unknown=$((unknown + 1))
+        return
+    fi
+    for test in $tests; do
+        check xfstests "$test" xfstest "$test"
+    done
+    umount "$SCRATCH_MNT" "$TEST_DIR" 2>/dev/null || true
+}
+
+# Runs one line of a list of LTP: its environment, program and arguments.
+ltp_case() {
+    local status=0
+    (cd "$at/ltp" && timeout --kill-after=30 $((seconds + 60)) sh -c "$1") || status=$?
+    # TCONF: what the case needs is not here.
+    [ "$status" -ne 32 ] || return $skipped
+    return "$status"
+}
+
+run_ltp() {
+    named ltp LTP runtest/fs "clone it from GitHub; make autotools, configure, make, make install" || return 0
+    local list name command
+    export LTPROOT=$LTP TMPDIR=$at/ltp LTP_COLORIZE_OUTPUT=n
+    PATH=$PATH:$LTP/testcases/bin
+    mkdir -p "$TMPDIR"
+    chmod 1777 "$TMPDIR"
+    for list in fs syscalls; do
+        while read -r name command; do
+            [[ -n $command && $name != \#* && $name =~ ${LTP_ONLY:-} ]] || continue
+            if ! type -P "${command%% *}" >/dev/null; then
+                result SKIPPED "ltp: $name" "${command%% *} is not built here"
+                continue
+            fi
+            check ltp "$name" ltp_case "$command"
+        done <"$LTP/runtest/$list"
+    done
+    export TMPDIR=/tmp
 }
 
 for suite in "${suites[@]}"; do
