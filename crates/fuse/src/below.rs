@@ -6,6 +6,9 @@
 //! is expired by `INVAL_ENTRY` with `EXPIRE_ONLY`: it is looked up again, and found to be the same. That happens at
 //! once, while no server waits for it. If a lock is called back just then, the wait for the kernel's locks of
 //! directories ends after a second; the name expires when the operation in its directory has ended.
+//!
+//! A name that `INC_EPOCH` has dropped before is found to be dropped when the kernel looks it up next. A program that
+//! works in its directory, and mounts there by a relative path, does not look it up: what it mounts is lost then.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Seek};
