@@ -36,8 +36,11 @@ if scripts/tshark-check.sh testdata/traces/ipv6.pcapng.gz 2>/dev/null; then
     exit 1
 fi
 
-echo "== test: each test in a process of its own"
 export CARGO_TERM_COLOR=never
+echo "== test: examples of the documentation"
+cargo test --locked --workspace --doc --quiet
+
+echo "== test: each test in a process of its own"
 scripts/run-tests.sh 2>&1 | tee -a "$log"
 
 echo "== test: every step passed, in $((SECONDS / 60)) min $((SECONDS % 60)) s"
