@@ -175,10 +175,12 @@ pub(crate) fn open_options(flags: i32) -> OpenOptions {
 /// itself, and of the mount.
 pub(crate) fn stability(flags: i32) -> Stability {
     let flags = OFlags::from_bits_retain(flags as u32);
-    match () {
-        () if flags.contains(OFlags::SYNC) => Stability::File,
-        () if flags.intersects(OFlags::DSYNC | OFlags::DIRECT) => Stability::Data,
-        () => Stability::Cached,
+    if flags.contains(OFlags::SYNC) {
+        Stability::File
+    } else if flags.intersects(OFlags::DSYNC | OFlags::DIRECT) {
+        Stability::Data
+    } else {
+        Stability::Cached
     }
 }
 
