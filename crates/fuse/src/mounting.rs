@@ -3,8 +3,9 @@
 //! A mount has an LNet node of its own on the networks of the servers, or with `-o config=FILE` one
 //! with the networks and routes of a configuration (`daemon::ClientSide`); NIDs on networks with a
 //! route are reached by it. The superuser's mount is made directly, with the type `fuse.fulmar`;
-//! `fusermount` makes that of others. What waits for a mount that is ended while in use fails. A
-//! mount whose process was killed is removed by the next one on the same directory.
+//! `fusermount` makes that of others. What waits for a mount that is ended while in use fails. One
+//! that another mount namespace has too is mounted once more to end it, since only a name ends it
+//! for all. A mount whose process was killed is removed by the next one on the same directory.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_client::AccessTimes;
@@ -31,6 +33,9 @@ const TYPE: &str = "fuse.fulmar";
 /// The most threads that read requests.
 const THREADS_MAX: usize = 4;
 
+/// How long the kernel may need to write what programs have changed in memory, before the mount ends without it.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A mount of the kernel, and the threads that read its requests.
 #[derive(Debug)]
 pub(crate) struct Attached {
@@ -38,8 +43,8 @@ pub(crate) struct Attached {
     /// Until the end it is looked at what is mounted below.
     _watch: Watch,
     mountpoint: PathBuf,
-    /// The kernel's end, if the mount was made directly.
-    device: Option<File>,
+    /// The kernel's end, if the mount was made directly, and how.
+    direct: Option<(File, String, Options)>,
 }
 
 impl Attached {
@@ -60,7 +65,7 @@ impl Attached {
         };
         if !is_root() {
             let (session, _watch) = Session::new(front, &mountpoint, &config).and_then(begin)?;
-            return Ok(Self { session, _watch, mountpoint, device: None });
+            return Ok(Self { session, _watch, mountpoint, direct: None });
         }
         let device = File::options().read(true).write(true).open(DEVICE)?;
         mount(&device, source, &mountpoint, options)?;
@@ -68,24 +73,50 @@ impl Attached {
             Session::from_fd(front, device.try_clone()?.into(), config.acl, config)
                 .and_then(begin)
                 .inspect_err(|_| detach(&mountpoint))?;
-        Ok(Self { session, _watch, mountpoint, device: Some(device) })
+        let direct = Some((device, source.to_owned(), options.clone()));
+        Ok(Self { session, _watch, mountpoint, direct })
     }
 
-    /// Ends the mount. One in use loses its name, since without its server it would be dead.
+    /// Ends the mount. One in use loses its name, and who uses it fails, also in other mount namespaces: without
+    /// its server it would be dead.
     pub(crate) fn end(self) {
-        let Self { session, mountpoint, device, .. } = self;
-        let ended = match device {
-            None => session.umount_and_join(),
-            // Somebody else may have mounted something there since.
-            Some(device) if !is_connected(&device) => session.join(),
-            Some(_) => match rustix::mount::unmount(&mountpoint, UnmountFlags::empty()) {
-                Ok(()) => session.join(),
-                Err(errno) => Err(errno.into()),
-            },
+        let Self { session, mountpoint, direct, .. } = self;
+        let Some((device, source, options)) = direct else {
+            if session.umount_and_join().is_err() {
+                detach(&mountpoint);
+            }
+            return;
         };
-        if ended.is_err() {
+        // Something else may be mounted there since it has ended.
+        if is_connected(&device)
+            && rustix::mount::unmount(&mountpoint, UnmountFlags::empty()).is_err()
+        {
+            sync(&mountpoint);
             detach(&mountpoint);
         }
+        // Another mount namespace has it too. Only a name can end it for all, so it gets one again.
+        if is_connected(&device) && mount(&device, &source, &mountpoint, &options).is_ok() {
+            sync(&mountpoint);
+            detach(&mountpoint);
+        }
+        // A kernel that does not mount a connection twice ends it with this process.
+        if !is_connected(&device) && session.join().is_err() {
+            detach(&mountpoint);
+        }
+    }
+}
+
+/// Has the kernel write what programs have changed in memory: it is lost if the mount is taken away from them. What
+/// takes too long is not waited for.
+fn sync(mountpoint: &Path) {
+    let (sender, ended) = std::sync::mpsc::channel();
+    let mountpoint = mountpoint.to_owned();
+    let write = move || {
+        let _ = File::open(mountpoint).map(|root| rustix::fs::syncfs(root));
+        let _ = sender.send(());
+    };
+    if std::thread::Builder::new().name("fulmar-sync".to_owned()).spawn(write).is_ok() {
+        let _ = ended.recv_timeout(SYNC_TIMEOUT);
     }
 }
 

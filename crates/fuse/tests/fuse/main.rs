@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod data;
+mod ending;
 mod kept;
 mod listing;
 mod locks;

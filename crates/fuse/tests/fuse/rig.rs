@@ -108,6 +108,13 @@ impl Rig {
         self.mounts[mount].0.keeps_data()
     }
 
+    /// Ends a mount. Those after it get its number.
+    pub(crate) fn unmount(&mut self, mount: usize) {
+        let (mounted, node) = self.mounts.remove(mount);
+        mounted.unmount();
+        node.stop();
+    }
+
     /// Ends all mounts and the servers: nothing is mounted any more, even if files are open.
     pub(crate) fn stop(mut self) {
         self.file_systems.clear();
