@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
-.PHONY: help demo test steady install deb rpm image packages lint fmt bench fuzz swarm hostile kill models tsan interop suites
+.PHONY: help demo test steady install deb rpm image packages lint fmt bench fuzz swarm hostile kill model models tsan interop suites
 # The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
@@ -8,6 +8,8 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 HOSTILE_SECONDS ?= 600
 KILL_POINTS ?= 200
+MODEL_SECONDS ?= 600
+MODEL ?=
 INTEROP_SECONDS ?= 20
 SUITE_SECONDS ?= 300
 RUNS ?= 10
@@ -62,6 +64,9 @@ hostile: ## attack a node in random ways for HOSTILE_SECONDS=600; SEED=7 repeats
 
 kill: ## kill servers under load at KILL_POINTS=200 random points; SEED=7 repeats a failure
 	@KILL_POINTS=$(KILL_POINTS) scripts/kill.sh $(SEED)
+
+model: ## compare random operations on files with a model for MODEL_SECONDS=600; MODEL='--seed 7' repeats a failure
+	@MODEL_SECONDS=$(MODEL_SECONDS) scripts/model.sh $(MODEL)
 
 models: ## test the communication between the driver's threads in all interleavings
 	@scripts/models.sh

@@ -3,7 +3,7 @@
 //! [`lab`] creates hosts, cables and switches on this machine. [`traffic`] is a load whose
 //! processes check all their data, [`rails`] and [`routers`] are experiments, [`printed`] applies
 //! what `fulmar tune` prints, [`witness`] checks the invariants of LNet on a running node, and
-//! [`hostile`] attacks one. [`kill`] kills servers under load. The binary `fulmar-bench` measures Fulmar beside other programs. No crate of the product depends on
+//! [`hostile`] attacks one. [`kill`] kills servers under load, and [`model`] compares random operations on files with a model. The binary `fulmar-bench` measures Fulmar beside other programs. No crate of the product depends on
 //! this one.
 //!
 //! # What must hold
@@ -35,6 +35,7 @@
 pub mod hostile;
 pub mod kill;
 pub mod lab;
+pub mod model;
 pub mod printed;
 pub mod rails;
 pub mod routers;

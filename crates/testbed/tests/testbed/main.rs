@@ -6,5 +6,6 @@ mod doctor;
 mod hostile;
 mod invariants;
 mod kill;
+mod model;
 mod namespaces;
 mod rails;

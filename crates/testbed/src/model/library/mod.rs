@@ -1,0 +1,159 @@
+//! Operations by clients of this process, without a kernel, on servers of this process.
+//!
+//! What a kernel does for its programs is done here: slots and what they are open for, symbolic links that are opened, names in
+//! what is no directory, and locks that go with a close.
+
+mod files;
+mod names;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fulmar_base::Errno;
+use fulmar_client::{Attributes, Caller, File, FileSystem, blocking};
+use fulmar_lustre_wire::Fid;
+use fulmar_net::Node;
+
+use super::check::{Executor, Failure, check};
+use super::operation::{Operation, Step};
+use super::outcome::{Kind, Outcome, Stat, Time};
+use super::servers::Servers;
+use super::words::{Access, Slot};
+use crate::kill::Net;
+
+static CALLER: Caller = Caller::ROOT;
+
+/// Servers, and clients with a mount each.
+pub struct Library {
+    servers: Servers,
+    mounts: Vec<(FileSystem, Node)>,
+    runs: u32,
+}
+
+impl Library {
+    /// Starts servers over directories in `scratch`, and mounts them by as many clients.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn start(scratch: &Path, net: Net, clients: u8) -> Result<Self, String> {
+        let mut servers = Servers::start(scratch, net)?;
+        let mounts = (0..clients).map(|_| servers.mount()).collect::<Result<_, _>>()?;
+        Ok(Self { servers, mounts, runs: 0 })
+    }
+
+    /// Executes operations in a new directory, and examines it by each client.
+    ///
+    /// # Errors
+    /// The first outcome that the model does not admit.
+    ///
+    /// # Panics
+    /// If no directory can be made.
+    pub fn check(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
+        self.runs += 1;
+        let name = format!("run{}", self.runs);
+        let (first, clients) = (&self.mounts[0].0, self.mounts.len() as u8);
+        let made = blocking::wait(first.mkdir(&CALLER, first.root(), name.as_bytes(), 0o755));
+        made.unwrap_or_else(|errno| panic!("{name} cannot be made: {errno}"));
+        let (slots, begun) = (BTreeMap::new(), now());
+        let mut run = Run { library: self, root: name, slots, begun, opens: 0 };
+        check(steps, clients, &mut run)
+    }
+
+    /// Ends the mounts and the servers.
+    ///
+    /// # Errors
+    /// The damage of what the servers have stored.
+    pub fn stop(self) -> Result<(), String> {
+        for (mount, node) in self.mounts {
+            blocking::wait(mount.unmount());
+            node.stop();
+        }
+        let damage = self.servers.stop();
+        if damage.is_empty() { Ok(()) } else { Err(damage.join("\n")) }
+    }
+}
+
+/// Returns the time in seconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() as i64
+}
+
+/// The result of an operation.
+type Performed = Result<Outcome, Errno>;
+
+/// An open file.
+struct Open {
+    file: File,
+    access: Access,
+    /// Of all opens of the run: whose its locks are.
+    number: u64,
+}
+
+/// The operations of a run, in a directory of their own.
+struct Run<'a> {
+    library: &'a mut Library,
+    root: String,
+    slots: BTreeMap<(u8, Slot), Open>,
+    begun: i64,
+    opens: u64,
+}
+
+impl Executor for Run<'_> {
+    fn perform(&mut self, step: &Step) -> Outcome {
+        let performed = match &step.operation {
+            Operation::Restart {} => {
+                let restarted = self.library.servers.restart();
+                restarted.unwrap_or_else(|error| panic!("the servers do not start: {error}"));
+                Ok(Outcome::Done)
+            }
+            operation if operation.slot().is_some() => self.on_open(step),
+            operation => self.on_names(step.client, operation),
+        };
+        performed.unwrap_or_else(Outcome::Failed)
+    }
+}
+
+impl Run<'_> {
+    fn mount(&self, client: u8) -> FileSystem {
+        self.library.mounts[usize::from(client)].0.clone()
+    }
+
+    fn path(&self, path: &str) -> Vec<u8> {
+        format!("{}/{}", self.root, path.trim_start_matches('/')).into_bytes()
+    }
+
+    /// Returns the file of a path.
+    fn find(&self, client: u8, path: &str, follows: bool) -> Result<Fid, Errno> {
+        blocking::wait(self.mount(client).resolve(&CALLER, &self.path(path), follows))
+    }
+
+    /// Returns the directory of a path, and the name in it.
+    fn parent<'a>(&self, client: u8, path: &'a str) -> Result<(Fid, &'a [u8]), Errno> {
+        let (above, name) = path.rsplit_once('/').unwrap_or_default();
+        if name.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        let (mount, fid) = (self.mount(client), self.find(client, above, true)?);
+        let is_directory = blocking::wait(mount.getattr(&CALLER, fid))?.is_directory();
+        if is_directory { Ok((fid, name.as_bytes())) } else { Err(Errno::ENOTDIR) }
+    }
+
+    fn stat(&self, found: &Attributes) -> Outcome {
+        let Some(kind) = Kind::of_mode(found.mode) else { return Outcome::Failed(Errno::EIO) };
+        let time = |seconds| Time::of(seconds, self.begun);
+        Outcome::Stat(Stat {
+            kind,
+            mode: found.mode & 0o7777,
+            uid: found.uid,
+            gid: found.gid,
+            links: found.links,
+            size: Some(found.size),
+            blocks: found.blocks..=found.blocks,
+            atime: Some(time(found.atime)),
+            mtime: Some(time(found.mtime)),
+            ctime: time(found.ctime),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Open files.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use fulmar_base::Errno;
+use fulmar_client::special;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::{FallocateFlags, FileType, Mode, SeekFrom, XattrFlags};
+
+use super::super::operation::{Operation, Step, bytes};
+use super::super::outcome::Outcome;
+use super::super::words::{Access, How, Layout, Owner, Slot, What};
+use super::{Open, Performed, Run, call_errno, errno};
+
+/// The permissions of new files, from which the umask is taken.
+const MODE: u32 = 0o666;
+
+impl Run<'_> {
+    pub(super) fn on_open(&mut self, step: &Step) -> Performed {
+        let key = |slot: &Slot| (step.client, *slot);
+        match &step.operation {
+            Operation::Open { slot, path, access, layout } => {
+                self.slots.remove(&key(slot));
+                let path = self.path(step.client, path);
+                let (file, appends) = (open(&path, *access, *layout)?, access.append);
+                self.slots.insert(key(slot), Open { file, appends });
+                Ok(Outcome::Done)
+            }
+            Operation::Close { slot } => {
+                self.slots.remove(&key(slot)).map(|_| Outcome::Done).ok_or(Errno::EBADF)
+            }
+            operation => {
+                let slot = operation.slot().ok_or(Errno::EBADF)?;
+                let open = self.slots.get(&key(&slot)).ok_or(Errno::EBADF)?;
+                if let Operation::StatOpen { .. } = operation {
+                    return open.file.metadata().map(|found| self.stat(&found)).map_err(errno);
+                }
+                on_file(open, operation)
+            }
+        }
+    }
+}
+
+/// Opens a file. A new one with a layout is made before.
+fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
+    let is_missing =
+        |result: io::Result<_>| result.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let has_no_name = is_missing(std::fs::symlink_metadata(path));
+    if access.create && !access.exclusive && !has_no_name && is_missing(std::fs::metadata(path)) {
+        // A symbolic link to nothing, which the model does not follow.
+        return Err(Errno::ENOENT);
+    }
+    let mut options = OpenOptions::new();
+    options.read(access.read).write(access.write).mode(MODE);
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    let mut flags = flag(access.append, libc::O_APPEND)
+        | flag(access.create, libc::O_CREAT)
+        | flag(access.truncate, libc::O_TRUNC)
+        | flag(access.exclusive, libc::O_EXCL);
+    if let Some(layout) = layout.to_bytes().filter(|_| access.create && has_no_name) {
+        let made = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path,
+            FileType::RegularFile,
+            Mode::from_raw_mode(MODE),
+            0,
+        );
+        made.map_err(call_errno)?;
+        let name = std::str::from_utf8(special::LAYOUT).unwrap_or_default();
+        rustix::fs::setxattr(path, name, &layout, XattrFlags::empty()).map_err(call_errno)?;
+        flags &= !(libc::O_CREAT | libc::O_EXCL);
+    }
+    let file = options.custom_flags(flags).open(path).map_err(errno)?;
+    if file.metadata().map_err(errno)?.is_dir() { Err(Errno::EISDIR) } else { Ok(file) }
+}
+
+fn on_file(open: &Open, operation: &Operation) -> Performed {
+    let file = &open.file;
+    match operation {
+        Operation::Read { at, len, .. } => read(file, *at, *len).map(Outcome::Bytes).map_err(errno),
+        Operation::Write { at, len, pattern, .. } => {
+            // The pattern depends on where it will be: clients take turns, so this is there.
+            let end = file.metadata().map_err(errno)?.len();
+            let at = if open.appends { end } else { *at };
+            let written = file.write_all_at(&bytes(*pattern, at, *len), at);
+            written.map(|()| Outcome::Done).map_err(errno)
+        }
+        Operation::Cut { size, .. } => match file.set_len(*size).map_err(errno) {
+            // A file that is not open to be written.
+            Err(Errno::EINVAL) => Err(Errno::EBADF),
+            done => done.map(|()| Outcome::Done),
+        },
+        Operation::Allocate { at, len, how, .. } => {
+            let how = match how {
+                How::Grow => FallocateFlags::empty(),
+                How::Keep => FallocateFlags::KEEP_SIZE,
+                How::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                How::Zero => FallocateFlags::ZERO_RANGE,
+            };
+            let done = rustix::fs::fallocate(file, how, *at, *len);
+            done.map(|()| Outcome::Done).map_err(call_errno)
+        }
+        Operation::Seek { at, what, .. } => {
+            let from = match what {
+                What::Data => SeekFrom::Data(*at),
+                What::Hole => SeekFrom::Hole(*at),
+            };
+            rustix::fs::seek(file, from).map(Outcome::Position).map_err(call_errno)
+        }
+        Operation::Sync { .. } => file.sync_all().map(|()| Outcome::Done).map_err(errno),
+        operation => on_locks(file, operation),
+    }
+}
+
+fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut done) = (vec![0; len as usize], 0);
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], at + done as u64)? {
+            0 => break,
+            more => done += more,
+        }
+    }
+    bytes.truncate(done);
+    Ok(bytes)
+}
+
+fn on_locks(file: &File, operation: &Operation) -> Performed {
+    let kind = |share: &Access| if share.write { libc::F_WRLCK } else { libc::F_RDLCK };
+    let (owner, kind, start, len) = match operation {
+        Operation::Lock { owner, share, start, len, .. }
+        | Operation::TestLock { owner, share, start, len, .. } => (owner, kind(share), start, len),
+        Operation::Unlock { owner, start, len, .. } => (owner, libc::F_UNLCK, start, len),
+        other => panic!("{other} is not an operation on open files"),
+    };
+    let mut lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: *start as libc::off_t,
+        l_len: *len as libc::off_t,
+        l_pid: 0,
+    };
+    let is_test = matches!(operation, Operation::TestLock { .. });
+    let call = match (owner, is_test) {
+        (Owner::Process, false) => FcntlArg::F_SETLK(&lock),
+        (Owner::Process, true) => FcntlArg::F_GETLK(&mut lock),
+        (Owner::OpenFile, false) => FcntlArg::F_OFD_SETLK(&lock),
+        (Owner::OpenFile, true) => FcntlArg::F_OFD_GETLK(&mut lock),
+    };
+    fcntl(file, call).map_err(|error| Errno(error as i32))?;
+    if is_test {
+        return Ok(Outcome::IsRefused(i32::from(lock.l_type) != libc::F_UNLCK));
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,276 @@
+//! File systems with a fault each, which the tester must find: the model with something wrong in it.
+
+use std::collections::BTreeMap;
+
+use fulmar_base::Errno;
+
+use super::check::Executor;
+use super::operation::{Operation, Step, bytes};
+use super::outcome::{Kind, Outcome, Time};
+use super::words::{How, Slot};
+use super::world::World;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Fault {
+    /// Nothing: what must not be found.
+    None,
+    /// The first byte behind a border of stripes is not written.
+    BorderIsLost,
+    /// What was cut off is there again when the file grows.
+    CutIsKept,
+    /// The client of an append does not know of the last growth by another one.
+    AppendIsOld,
+    /// A hole leaves the last partial page as it was.
+    PunchEndsEarly,
+    /// Zeros behind the end do not make the file longer.
+    ZeroKeepsLength,
+    /// The first look for data goes to the next page.
+    DataAreSkipped,
+    /// A file without a name has no data.
+    UnlinkedIsEmpty,
+    /// A file that is replaced by a rename keeps its name.
+    RenameDoesNotReplace,
+    /// A second name is not counted.
+    LinkIsNotCounted,
+    /// After a seek, a name is listed twice.
+    NameIsListedTwice,
+    /// A client knows the length that it saw last.
+    LengthIsOld,
+    /// Times before 1970 are 1970.
+    TimeIsUnsigned,
+    /// A write does not change the time that was set.
+    WriteKeepsTime,
+    /// Written data have no blocks.
+    NoBlocks,
+    /// A removed attribute is there.
+    XattrIsKept,
+    /// A new mode leaves the access control list.
+    AclIgnoresMode,
+    /// A new file does not get the access control list of its directory.
+    DefaultIsIgnored,
+    /// Locks of other clients do not count.
+    LocksAreLocal,
+    /// Locks are kept when their file is closed.
+    CloseKeepsLocks,
+    /// What was not on disk is lost by a restart.
+    RestartLosesWrites,
+}
+
+impl Fault {
+    /// All that must be found.
+    pub const ALL: &[Self] = &[
+        Self::BorderIsLost,
+        Self::CutIsKept,
+        Self::AppendIsOld,
+        Self::PunchEndsEarly,
+        Self::ZeroKeepsLength,
+        Self::DataAreSkipped,
+        Self::UnlinkedIsEmpty,
+        Self::RenameDoesNotReplace,
+        Self::LinkIsNotCounted,
+        Self::NameIsListedTwice,
+        Self::LengthIsOld,
+        Self::TimeIsUnsigned,
+        Self::WriteKeepsTime,
+        Self::NoBlocks,
+        Self::XattrIsKept,
+        Self::AclIgnoresMode,
+        Self::DefaultIsIgnored,
+        Self::LocksAreLocal,
+        Self::CloseKeepsLocks,
+        Self::RestartLosesWrites,
+    ];
+}
+
+/// The smallest stripe.
+const BORDER: u64 = 64 << 10;
+const PAGE: u64 = 4096;
+
+/// A file system with a fault.
+pub struct Planted {
+    fault: Fault,
+    world: World,
+    /// The lengths that clients saw last, by inode.
+    lengths: BTreeMap<(u8, u64), u64>,
+    /// What a write has replaced since the last sync: inode, offset, bytes.
+    unsynced: Vec<(u64, u64, Vec<u8>)>,
+}
+
+impl Executor for Planted {
+    fn perform(&mut self, step: &Step) -> Outcome {
+        let mut before = self.world.clone();
+        let mut outcome = self.world.apply(step).example();
+        self.spoil(step, &mut before, &mut outcome);
+        outcome
+    }
+}
+
+impl Planted {
+    /// Returns a file system with a fault.
+    pub fn new(fault: Fault) -> Self {
+        let (lengths, unsynced) = (BTreeMap::new(), Vec::new());
+        Self { fault, world: World::default(), lengths, unsynced }
+    }
+
+    /// Changes what an operation has done or returned.
+    fn spoil(&mut self, step: &Step, before: &mut World, outcome: &mut Outcome) {
+        let is_done = *outcome == Outcome::Done;
+        match (self.fault, &step.operation) {
+            (Fault::NoBlocks, _) => {
+                if let Outcome::Stat(stat) = outcome {
+                    stat.blocks = 0..=0;
+                }
+            }
+            (Fault::LinkIsNotCounted, _) => {
+                if let Outcome::Stat(stat) = outcome
+                    && stat.kind == Kind::File
+                {
+                    stat.links = stat.links.min(1);
+                }
+            }
+            (Fault::LengthIsOld, Operation::Stat { path }) => {
+                if let (Outcome::Stat(stat), Ok(number)) =
+                    (outcome, self.world.resolve(path, false))
+                    && let Some(size) = stat.size
+                {
+                    let seen = *self.lengths.entry((step.client, number)).or_insert(size);
+                    stat.size = Some(seen);
+                }
+            }
+            (Fault::TimeIsUnsigned, Operation::Utimes { path, mtime, .. }) if is_done => {
+                if let Ok(number) = self.world.resolve(path, true) {
+                    self.world.inode(number).mtime = Some(Time::At((*mtime).max(0)));
+                }
+            }
+            (Fault::NameIsListedTwice, Operation::List { skip, .. }) => {
+                if let Outcome::Names(names) = outcome
+                    && let Some(name) = names.get(*skip as usize).filter(|_| *skip > 0).cloned()
+                {
+                    names.insert(*skip as usize, name);
+                }
+            }
+            (Fault::DataAreSkipped, Operation::Seek { .. }) => {
+                if let Outcome::Position(at) = outcome {
+                    *at += PAGE;
+                }
+            }
+            (Fault::LocksAreLocal, Operation::Lock { .. }) if *outcome == AGAIN => {
+                *outcome = Outcome::Done;
+            }
+            _ if is_done && step.operation.slot().is_some() => self.spoil_file(step, before),
+            (Fault::UnlinkedIsEmpty, Operation::Read { slot, .. }) => {
+                let open = self.world.opens.get(&(step.client, *slot));
+                let paths = self.world.paths();
+                let has_name = |number| {
+                    paths.iter().any(|(path, _)| self.world.resolve(path, false) == Ok(number))
+                };
+                if open.is_some_and(|open| !has_name(open.inode)) {
+                    *outcome = Outcome::Bytes(Vec::new());
+                }
+            }
+            (Fault::RestartLosesWrites, Operation::Restart {}) => {
+                for (number, at, old) in self.unsynced.drain(..).rev() {
+                    if let Some(inode) = self.world.inodes.get_mut(&number)
+                        && let Some(data) = inode.data()
+                        && data.size() >= at + old.len() as u64
+                    {
+                        data.write(at, &old);
+                    }
+                }
+            }
+            _ if is_done => self.spoil_names(step, before),
+            _ => {}
+        }
+    }
+
+    /// Changes an open file after an operation on it.
+    fn spoil_file(&mut self, step: &Step, before: &mut World) {
+        let slot = step.operation.slot().unwrap_or(Slot(0));
+        let key = (step.client, slot);
+        if let (Fault::CloseKeepsLocks, Operation::Close { .. }) = (self.fault, &step.operation) {
+            let Some(open) = before.opens.get(&key) else { return };
+            if let Some(inode) = self.world.inodes.get_mut(&open.inode) {
+                inode.locks = before.inodes[&open.inode].locks.clone();
+            }
+        }
+        let Some(open) = self.world.opens.get(&key).cloned() else { return };
+        let old_size = before.size(key).unwrap_or_default();
+        let mut old = before.inodes.get_mut(&open.inode);
+        if let (Fault::DefaultIsIgnored, Operation::Open { access, .. }, true) =
+            (self.fault, &step.operation, old.is_none())
+            && access.create
+        {
+            self.world.inode(open.inode).acl = None;
+        }
+        let time = old.as_ref().map(|inode| inode.mtime);
+        let old = old.as_mut().and_then(|inode| inode.data().map(|data| data.clone()));
+        let inode = self.world.inode(open.inode);
+        let (Some(old), Some(data)) = (old, inode.data()) else { return };
+        match (self.fault, &step.operation) {
+            (Fault::BorderIsLost, Operation::Write { at, len, .. }) => {
+                let at = if open.access.append { old_size } else { *at };
+                let border = (at + 1).next_multiple_of(BORDER);
+                if border < at + len {
+                    data.zero(border..border + 1);
+                }
+            }
+            (Fault::CutIsKept, Operation::Cut { size, .. }) if *size < old_size => {
+                *data = old;
+                data.set_size(*size);
+            }
+            (Fault::AppendIsOld, Operation::Write { len, pattern, .. }) if open.access.append => {
+                let seen = *self.lengths.entry((step.client, open.inode)).or_insert(old_size);
+                if seen < old_size {
+                    *data = old;
+                    data.write(seen, &bytes(*pattern, seen, *len));
+                }
+                self.lengths.insert((step.client, open.inode), data.size());
+            }
+            (Fault::PunchEndsEarly, Operation::Allocate { at, len, how: How::Punch, .. }) => {
+                let last = (at + len) / PAGE * PAGE;
+                if last > *at {
+                    data.write(last, &old.read(last, at + len - last));
+                }
+            }
+            (Fault::ZeroKeepsLength, Operation::Allocate { how: How::Zero, .. }) => {
+                data.cut(old_size);
+            }
+            (Fault::RestartLosesWrites, Operation::Write { at, len, .. }) => {
+                let at = if open.access.append { old_size } else { *at };
+                let mut replaced = old.read(at, *len);
+                replaced.resize(*len as usize, 0);
+                self.unsynced.push((open.inode, at, replaced));
+            }
+            (Fault::RestartLosesWrites, Operation::Sync { .. }) => {
+                self.unsynced.retain(|(number, ..)| *number != open.inode);
+            }
+            (Fault::WriteKeepsTime, Operation::Write { .. }) => {
+                inode.mtime = time.unwrap_or(inode.mtime);
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes names and attributes after an operation on them.
+    fn spoil_names(&mut self, step: &Step, before: &mut World) {
+        let old = |path: &str| before.resolve(path, true).ok();
+        match (self.fault, &step.operation) {
+            (Fault::RenameDoesNotReplace, Operation::Rename { from, to })
+                if old(to).is_some() && old(from) != old(to) =>
+            {
+                self.world = before.clone();
+            }
+            (Fault::XattrIsKept, Operation::RemoveXattr { .. }) => self.world = before.clone(),
+            (Fault::AclIgnoresMode, Operation::Chmod { path, .. }) => {
+                if let (Ok(number), Some(was)) = (self.world.resolve(path, true), old(path)) {
+                    self.world.inode(number).acl = before.inodes[&was].acl.clone();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+const AGAIN: Outcome = Outcome::Failed(Errno::EAGAIN);

@@ -1,0 +1,162 @@
+//! The data of a file, with its holes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The length of a page.
+const PAGE: u64 = 4096;
+/// What a server may have allocated at least for a byte: the smallest stripe.
+const UNIT: u64 = 64 << 10;
+/// The units of `stat`.
+const BLOCK: u64 = 512;
+/// What a server may have allocated for a file without data, in units of `stat`.
+const BLOCKS_EXTRA: u64 = 4096;
+
+/// Bytes up to a length. What was never written, or freed, is zero.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Data {
+    size: u64,
+    /// Shared with copies of the model until they are written.
+    pages: BTreeMap<u64, Arc<[u8; PAGE as usize]>>,
+    /// The units that may be allocated.
+    units: BTreeSet<u64>,
+    /// Whether all of it was written to servers.
+    is_synced: bool,
+}
+
+impl Data {
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Returns as many bytes as there are in a range.
+    pub(crate) fn read(&self, at: u64, len: u64) -> Vec<u8> {
+        let end = self.size.min(at.saturating_add(len));
+        let mut bytes = vec![0; end.saturating_sub(at) as usize];
+        for (page, part) in pieces(at..end) {
+            if let Some(found) = self.pages.get(&page) {
+                let place = (page * PAGE + part.start as u64 - at) as usize;
+                bytes[place..place + part.len()].copy_from_slice(&found[part]);
+            }
+        }
+        bytes
+    }
+
+    /// Writes bytes, and grows as needed.
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        let end = at + bytes.len() as u64;
+        for (page, part) in pieces(at..end) {
+            let place = (page * PAGE + part.start as u64 - at) as usize;
+            let own = self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE as usize]));
+            Arc::make_mut(own)[part.clone()].copy_from_slice(&bytes[place..place + part.len()]);
+        }
+        self.allocate(at, bytes.len() as u64);
+        self.is_synced = false;
+        self.size = self.size.max(end);
+    }
+
+    /// Notes that a range may be allocated.
+    pub(crate) fn allocate(&mut self, at: u64, len: u64) {
+        self.units.extend(at / UNIT..(at + len).div_ceil(UNIT));
+    }
+
+    /// Makes a range zero, within the length.
+    pub(crate) fn zero(&mut self, range: Range<u64>) {
+        for (page, part) in pieces(range.start..range.end.min(self.size)) {
+            if part.len() as u64 == PAGE {
+                self.pages.remove(&page);
+            } else if let Some(found) = self.pages.get_mut(&page) {
+                Arc::make_mut(found)[part].fill(0);
+            }
+        }
+    }
+
+    /// Grows to a length at least.
+    pub(crate) fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
+    }
+
+    /// Sets the length.
+    pub(crate) fn cut(&mut self, size: u64) {
+        self.zero(size..size.next_multiple_of(PAGE));
+        self.pages.retain(|page, _| page * PAGE < size);
+        self.set_size(size);
+    }
+
+    /// Sets the length alone: what is behind it is there again when it grows.
+    pub(crate) fn set_size(&mut self, size: u64) {
+        self.size = size;
+    }
+
+    /// Returns the first byte from `at` on that is not zero, or that is zero.
+    pub(crate) fn find(&self, at: u64, zero: bool) -> Option<u64> {
+        let mut place = at;
+        while place < self.size {
+            let page = place / PAGE;
+            let Some(found) = self.pages.get(&page) else {
+                if zero {
+                    return Some(place);
+                }
+                let next = self.pages.range(page..).next()?;
+                place = next.0 * PAGE;
+                continue;
+            };
+            let from = (place % PAGE) as usize;
+            match found[from..].iter().position(|byte| (*byte == 0) == zero) {
+                Some(more) => return Some(place + more as u64).filter(|found| *found < self.size),
+                None => place = (page + 1) * PAGE,
+            }
+        }
+        None
+    }
+
+    /// Notes that all was written to servers.
+    pub(crate) fn sync(&mut self) {
+        self.is_synced = true;
+    }
+
+    /// Returns the units of 512 bytes that it may have: some if any byte is not zero and servers have it.
+    pub(crate) fn blocks(&self) -> std::ops::RangeInclusive<u64> {
+        let least = u64::from(self.is_synced && self.find(0, false).is_some());
+        least..=self.units.len() as u64 * (UNIT / BLOCK) + BLOCKS_EXTRA
+    }
+}
+
+/// Returns the pages of a range, with the part of each.
+fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let pages = if range.is_empty() { 0..0 } else { range.start / PAGE..range.end.div_ceil(PAGE) };
+    pages.map(move |page| {
+        let start = range.start.saturating_sub(page * PAGE);
+        let end = (range.end - page * PAGE).min(PAGE);
+        (page, start as usize..end as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_there_and_the_rest_is_zero() {
+        let mut data = Data::default();
+        data.write(4090, &[1; 10]);
+        data.write(1 << 40, &[2; 3]);
+        assert_eq!(data.size(), (1 << 40) + 3);
+        assert_eq!(data.read(4088, 14), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
+        assert_eq!(data.read((1 << 40) + 1, 9), [2, 2]);
+        assert_eq!((data.find(0, false), data.find(4090, true)), (Some(4090), Some(4100)));
+        assert_eq!(data.find(4100, false), Some(1 << 40));
+        data.zero(4092..4098);
+        assert_eq!(data.read(4090, 10), [1, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
+        data.cut(4091);
+        data.cut(5000);
+        assert_eq!(data.read(4090, 4), [1, 0, 0, 0]);
+        assert_eq!((data.find(4091, false), data.find(5000, true)), (None, None));
+        assert_eq!(*data.blocks().start(), 0);
+        data.sync();
+        assert_eq!(*data.blocks().start(), 1);
+        data.cut(0);
+        assert_eq!((*data.blocks().start(), data.read(0, 10)), (0, vec![]));
+    }
+}

@@ -1,0 +1,201 @@
+//! Open files: their data and their locks.
+
+use fulmar_base::Errno;
+
+use super::super::operation::{Operation, Step, bytes};
+use super::super::outcome::{Expected, Outcome, Time};
+use super::super::words::{Access, How, Layout, Owner, Slot, What};
+use super::names::Applied;
+use super::{Node, Open, World};
+
+/// An open file: a client and its slot.
+type Key = (u8, Slot);
+
+impl World {
+    pub(super) fn apply_to_open(&mut self, step: &Step) -> Applied {
+        let key = |slot: &Slot| (step.client, *slot);
+        match &step.operation {
+            Operation::Open { slot, path, access, layout } => {
+                self.open(key(slot), path, *access, *layout)
+            }
+            Operation::Close { slot } => {
+                self.opened(key(slot))?;
+                self.close(key(slot));
+                Ok(Outcome::Done)
+            }
+            Operation::Read { slot, at, len } => {
+                let open = self.readable(key(slot))?;
+                let inode = self.inode(open.inode);
+                inode.atime = None;
+                Ok(Outcome::Bytes(
+                    inode.data().map(|data| data.read(*at, *len)).unwrap_or_default(),
+                ))
+            }
+            Operation::Write { slot, at, len, pattern } => {
+                let open = self.writable(key(slot))?;
+                let inode = self.inode(open.inode);
+                inode.touch();
+                let Some(data) = inode.data() else { return Err(Errno::EISDIR) };
+                let at = if open.access.append { data.size() } else { *at };
+                data.write(at, &bytes(*pattern, at, *len));
+                Ok(Outcome::Done)
+            }
+            Operation::Cut { slot, size } => {
+                let open = self.writable(key(slot))?;
+                self.cut(open.inode, *size)?;
+                Ok(Outcome::Done)
+            }
+            Operation::Allocate { slot, at, len, how } => self.allocate(key(slot), *at, *len, *how),
+            Operation::Sync { slot } => {
+                let open = self.opened(key(slot))?;
+                if let Some(data) = self.inode(open.inode).data() {
+                    data.sync();
+                }
+                Ok(Outcome::Done)
+            }
+            Operation::StatOpen { slot } => {
+                let open = self.opened(key(slot))?;
+                Ok(Outcome::Stat(self.stat(open.inode)))
+            }
+            Operation::Lock { slot, owner, share, start, len } => {
+                let open = self.lockable(key(slot), *share)?;
+                let (owner, range) = (lock_owner(step.client, &open, *owner), *start..start + len);
+                let locks = &mut self.inode(open.inode).locks;
+                if locks.is_refused(owner, &range, share.write) {
+                    return Err(Errno::EAGAIN);
+                }
+                locks.set(owner, &range, Some(share.write));
+                Ok(Outcome::Done)
+            }
+            Operation::Unlock { slot, owner, start, len } => {
+                let open = self.opened(key(slot))?;
+                let owner = lock_owner(step.client, &open, *owner);
+                self.inode(open.inode).locks.set(owner, &(*start..start + len), None);
+                Ok(Outcome::Done)
+            }
+            Operation::TestLock { slot, owner, share, start, len } => {
+                let open = self.opened(key(slot))?;
+                let owner = lock_owner(step.client, &open, *owner);
+                let locks = &self.inode(open.inode).locks;
+                let is_refused = locks.is_refused(owner, &(*start..start + len), share.write);
+                Ok(Outcome::IsRefused(is_refused))
+            }
+            other => panic!("{other} is not an operation on open files"),
+        }
+    }
+
+    /// Returns the length of an open file.
+    pub(crate) fn size(&self, key: Key) -> Option<u64> {
+        match &self.inodes[&self.opens.get(&key)?.inode].node {
+            Node::File(data) => Some(data.size()),
+            _ => None,
+        }
+    }
+
+    fn opened(&self, key: Key) -> Result<Open, Errno> {
+        self.opens.get(&key).cloned().ok_or(Errno::EBADF)
+    }
+
+    fn readable(&self, key: Key) -> Result<Open, Errno> {
+        self.opened(key)
+            .and_then(|open| if open.access.read { Ok(open) } else { Err(Errno::EBADF) })
+    }
+
+    fn writable(&self, key: Key) -> Result<Open, Errno> {
+        self.opened(key)
+            .and_then(|open| if open.access.write { Ok(open) } else { Err(Errno::EBADF) })
+    }
+
+    fn lockable(&self, key: Key, share: Access) -> Result<Open, Errno> {
+        if share.write { self.writable(key) } else { self.readable(key) }
+    }
+
+    fn open(&mut self, key: Key, path: &str, access: Access, _: Layout) -> Applied {
+        self.close(key);
+        let is_new = access.create && access.exclusive;
+        let found = match self.resolve(path, !is_new) {
+            Ok(_) if is_new => return Err(Errno::EEXIST),
+            Err(Errno::ENOENT) if access.create => {
+                let (above, name) = self.parent(path)?;
+                if self.names(above)?.contains_key(name) {
+                    // A symbolic link to nothing.
+                    return Err(Errno::ENOENT);
+                }
+                self.add(above, name, Node::File(Default::default()), 0o666)
+            }
+            found => found?,
+        };
+        if !matches!(self.inode(found).node, Node::File(_)) {
+            return Err(Errno::EISDIR);
+        }
+        if access.truncate {
+            self.cut(found, 0)?;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.opens.insert(key, Open { inode: found, access, number });
+        Ok(Outcome::Done)
+    }
+
+    /// Closes a slot: what was locked through it goes, and what the process of the client has locked of the file.
+    fn close(&mut self, key: Key) {
+        let Some(open) = self.opens.remove(&key) else { return };
+        let locks = &mut self.inode(open.inode).locks;
+        locks.remove((key.0, Some(open.number)));
+        locks.remove((key.0, None));
+        self.forget(open.inode);
+    }
+
+    pub(super) fn cut(&mut self, number: u64, size: u64) -> Result<(), Errno> {
+        let inode = self.inode(number);
+        let Node::File(data) = &mut inode.node else { return Err(Errno::EISDIR) };
+        let is_same = data.size() == size;
+        data.cut(size);
+        inode.touch();
+        // Whether a cut to the same length is a change differs between systems.
+        inode.mtime = inode.mtime.filter(|_| !is_same);
+        Ok(())
+    }
+
+    fn allocate(&mut self, key: Key, at: u64, len: u64, how: How) -> Applied {
+        let open = self.writable(key)?;
+        let inode = self.inode(open.inode);
+        // Whether a change of nothing is one differs between systems.
+        inode.mtime = if inode.mtime == Some(Time::Now) { inode.mtime } else { None };
+        let Some(data) = inode.data() else { return Err(Errno::EISDIR) };
+        if matches!(how, How::Punch | How::Zero) {
+            data.zero(at..at + len);
+        }
+        if matches!(how, How::Grow | How::Zero) {
+            data.grow(at + len);
+        }
+        if how != How::Punch {
+            data.allocate(at, len);
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Returns where data or a hole may be found. Bytes that are not zero are data; zeros may be either.
+    pub(super) fn seek(&mut self, key: Key, at: u64, what: What) -> Expected {
+        let open = match self.opened(key) {
+            Ok(open) => open,
+            Err(errno) => return Expected::Outcome(Outcome::Failed(errno)),
+        };
+        let Some(data) = self.inode(open.inode).data() else {
+            return Expected::Outcome(Outcome::Failed(Errno::EBADF));
+        };
+        let (size, is_hole) = (data.size(), what == What::Hole);
+        if at >= size {
+            return Expected::Outcome(Outcome::Failed(Errno::ENXIO));
+        }
+        match (data.find(at, is_hole), is_hole) {
+            (Some(found), false) => Expected::Position(at..=found, false),
+            (None, false) => Expected::Position(at..=size - 1, true),
+            (found, true) => Expected::Position(found.unwrap_or(size)..=size, false),
+        }
+    }
+}
+
+fn lock_owner(client: u8, open: &Open, owner: Owner) -> (u8, Option<u64>) {
+    (client, (owner == Owner::OpenFile).then_some(open.number))
+}

@@ -1,0 +1,92 @@
+//! Random operations of several clients on files, compared with a model. `make model` executes more of them.
+
+use std::path::Path;
+
+use fulmar_testbed::kill::{Net, scratch};
+use fulmar_testbed::lab::{binaries, not_run};
+use fulmar_testbed::model::library::Library;
+use fulmar_testbed::model::mounts::Mounts;
+use fulmar_testbed::model::planted::{Fault, Planted};
+use fulmar_testbed::model::{Layout, Settings, Step, check, generate, shrink};
+
+const CLIENTS: u8 = 3;
+const SETTINGS: Settings = Settings { clients: CLIENTS, steps: 200, restarts: false, layout: None };
+/// Seeds of each layout.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=12;
+/// Seeds in which each planted fault is found.
+const PLANTED: u64 = 60;
+/// The most operations that show one.
+const FEW: usize = 8;
+
+#[test]
+fn the_model_admits_itself() {
+    for seed in 1..=PLANTED {
+        let settings = Settings { restarts: true, ..SETTINGS };
+        let done = check(&generate(seed, settings), CLIENTS, &mut Planted::new(Fault::None));
+        done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    }
+}
+
+#[test]
+fn each_planted_fault_is_found_by_few_operations() {
+    let settings = Settings { restarts: true, ..SETTINGS };
+    for fault in Fault::ALL {
+        let mut fails = |steps: &[Step]| check(steps, CLIENTS, &mut Planted::new(*fault)).is_err();
+        let steps = (1..=PLANTED).map(|seed| generate(seed, settings)).find(|steps| fails(steps));
+        let steps = steps.unwrap_or_else(|| panic!("{fault:?} is not found"));
+        let few = shrink(&steps, 500, &mut fails);
+        assert!(few.len() <= FEW, "{fault:?} needs {few:#?}");
+    }
+}
+
+/// Returns addresses that no other test has.
+fn net(third: u8) -> Net {
+    Net { third, port: fulmar_loopback::ports(1) }
+}
+
+/// Checks clients of the library.
+fn library(name: &str, third: u8, settings: Settings) {
+    let library = Library::start(&scratch(name), net(third), settings.clients);
+    let mut library = library.unwrap_or_else(|error| panic!("{error}"));
+    for seed in SEEDS {
+        let done = library.check(&generate(seed, settings));
+        done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    }
+    library.stop().unwrap_or_else(|damage| panic!("{damage}"));
+}
+
+#[test]
+fn clients_do_what_the_model_says_on_one_object() {
+    library("model-plain", 161, Settings { layout: Some(Layout::Plain), ..SETTINGS });
+}
+
+#[test]
+fn clients_do_what_the_model_says_on_stripes() {
+    library("model-wide", 162, Settings { layout: Some(Layout::Wide), ..SETTINGS });
+}
+
+#[test]
+fn clients_do_what_the_model_says_on_components() {
+    library("model-parts", 163, Settings { layout: Some(Layout::Parts), ..SETTINGS });
+}
+
+#[test]
+fn clients_do_what_the_model_says_on_the_mdt() {
+    library("model-mdt", 164, Settings { layout: Some(Layout::OnMdt), ..SETTINGS });
+}
+
+#[test]
+fn two_mounts_do_what_the_model_says() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        return not_run("the model with mounts: it needs root and /dev/fuse: run it with sudo");
+    }
+    let fulmar = binaries().unwrap_or_else(|why| panic!("{why}")).join("fulmar");
+    let settings = Settings { clients: 2, ..SETTINGS };
+    let mounts = Mounts::start(&fulmar, &scratch("model-mounts"), net(165), settings.clients);
+    let mut mounts = mounts.unwrap_or_else(|error| panic!("{error}"));
+    for seed in SEEDS {
+        let done = mounts.check(&generate(seed, settings));
+        done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    }
+    mounts.stop().unwrap_or_else(|damage| panic!("{damage}"));
+}
