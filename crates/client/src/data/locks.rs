@@ -1,15 +1,17 @@
 //! Locks on the data of objects.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::client::{Covered, LockId, Wanted};
 use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LockMode, OstLvb, Policy, ResourceDesc};
-use fulmar_lustre_wire::{Content, Handle};
+use fulmar_lustre_wire::{Content, Fid, Handle};
 use fulmar_wire::Order;
 use futures_util::future::join_all;
 
 use super::object::Object;
+use crate::files::layout::FileLayout;
 use crate::files::mount::Object as KnownObject;
 use crate::files::request::{bits, resource};
 use crate::files::size::extent_resource;
@@ -69,6 +71,25 @@ impl Context {
         }
         self.caches_under(object, &acquired);
         Ok(acquired)
+    }
+
+    /// Locks the data of a file that are on the MDT, if some are. Meanwhile nobody writes them, and what others have
+    /// written is there. No round trip if the lock is held, else one.
+    pub(crate) async fn lock_on_mdt(
+        &self,
+        fid: Fid,
+        layout: &Arc<FileLayout>,
+    ) -> Result<Vec<Acquired>, Errno> {
+        if !layout.components.iter().any(|one| one.is_on_mdt()) {
+            return Ok(Vec::new());
+        }
+        let pass = self.share(fid).await;
+        let file = self.cached(fid, layout.clone()).await?;
+        let on_mdt = file.objects.iter().filter(|object| object.is_on_mdt());
+        let pieces: Vec<Piece> = on_mdt.map(|object| (*object, 0..u64::MAX)).collect();
+        let held = self.lock_all(&pieces, LockMode::PW).await;
+        drop(pass);
+        held
     }
 
     fn held_lock(&self, piece: &Piece, mode: LockMode) -> Option<LockId> {

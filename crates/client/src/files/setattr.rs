@@ -18,8 +18,10 @@ use futures_util::future::{join, join_all};
 
 use super::attributes::{Attributes, Change, SetTime};
 use super::caller::{CAP_FOWNER, Caller};
+use super::close::Closed;
 use super::inode::is_regular;
 use super::layout::FileLayout;
+use super::open::OpenOptions;
 use super::request::{body_room, given_up, record};
 use super::size::extent_resource;
 use crate::data::object::{OBDO_LEN, described};
@@ -69,6 +71,12 @@ impl Context {
             [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
         // The change gives up the lock on the attributes, which may be the one on the layout too.
         let (known, is_own) = (self.known_layout(fid)?, self.is_own(fid));
+        let is_past = [mtime, atime].into_iter().flatten().any(|time| time < now);
+        // No write of data on the MDT may run while a time is set to the past, nor be known to others with its own.
+        let held = match &known {
+            Some(layout) if is_past => Some(self.lock_on_mdt(fid, layout).await?),
+            _ => None,
+        };
         let set = self.set_on_mdt(caller, fid, &change, now);
         let asks = known.is_none() && change.size.is_none() && self.is_regular(fid);
         // The size after the change is that of the objects. Who needs the layout asks again, and gets the error.
@@ -78,7 +86,15 @@ impl Context {
             }
         };
         let (set, ()) = join(set, ask).await;
-        let (body, is_whole) = set?;
+        let (mut body, mut is_whole) = set?;
+        let mut held = held.unwrap_or_default();
+        if is_past && known.is_none() && is_regular(body.mode) {
+            held = self.lock_on_mdt(fid, &self.layout(caller, fid).await?).await?;
+            if !held.is_empty() {
+                // Others may have written since the layout was asked for, and with it.
+                (body, is_whole) = self.set_on_mdt(caller, fid, &change, now).await?;
+            }
+        }
         if change.atime.is_some() {
             self.forget_access(fid);
         }
@@ -92,6 +108,7 @@ impl Context {
                 layout = Some(self.set_times(caller, fid, layout, times).await?);
             }
         }
+        drop(held);
         // The reply to a change has the attributes after it, but for those of stripes.
         let is_striped = self.seen(&[fid]).is_striped();
         if !is_whole || is_striped {
@@ -326,6 +343,9 @@ impl Context {
         body: &MdtBody,
     ) -> Result<(), Errno> {
         let mut layout: Arc<FileLayout> = self.layout(caller, fid).await?;
+        if size > 0 && layout.components.is_empty() {
+            layout = self.give_layout(caller, fid).await?;
+        }
         // Also of what begins at the size: it has the end of the file.
         let end = size.saturating_add(1);
         if size > 0 && layout.needs_objects(0, end) {
@@ -333,6 +353,15 @@ impl Context {
             layout = self.instantiate(caller, fid, range).await?;
         }
         self.cut(fid, &layout, size, body).await
+    }
+
+    /// Gives a file its first objects, as who opens it to write does: otherwise nobody could read what it is long.
+    /// Three round trips.
+    async fn give_layout(&self, caller: &Caller, fid: Fid) -> Result<Arc<FileLayout>, Errno> {
+        let options = OpenOptions { write: true, ..OpenOptions::default() };
+        let opened = self.open_at_mdt(caller, fid, (&options, false)).await?;
+        self.close(opened.key, &opened.open, Closed::default()).await?;
+        self.layout(caller, fid).await
     }
 }
 

@@ -46,9 +46,12 @@ impl FileSize {
 }
 
 impl FileSize {
-    /// Returns this with an object by which the file has at least this size.
+    /// Returns this with an object by which the file has at least this size. A time of 0 is none: a new object has it, and
+    /// where it was set, the MDT has it too.
     pub(super) fn with(&self, size: u64, lvb: &OstLvb) -> Self {
-        let times = Self { mtime: lvb.mtime, atime: lvb.atime, ctime: lvb.ctime, ..Self::NONE };
+        let set = |time| if time == 0 { i64::MIN } else { time };
+        let [mtime, atime, ctime] = [lvb.mtime, lvb.atime, lvb.ctime].map(set);
+        let times = Self { mtime, atime, ctime, ..Self::NONE };
         Self {
             size: self.size.max(size),
             blocks: self.blocks.saturating_add(lvb.blocks),

@@ -6,7 +6,6 @@ mod data;
 mod directories;
 mod files;
 mod kept;
-mod model;
 mod mount;
 mod order;
 mod rig;

@@ -1,7 +1,9 @@
 //! The sizes of files of all kinds of layouts: those of their objects, and which these get.
 
 use fulmar_base::{Errno, Rng};
-use fulmar_client::{Allocate, Caller, File, FileSystem, OpenOptions, Seek, blocking};
+use fulmar_client::{
+    Allocate, Caller, Change, File, FileSystem, OpenOptions, Seek, SetTime, blocking,
+};
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::layout::{
     Component, CompositeHeader, CompositeMd, LovHeader, LovMd, Pattern,
@@ -152,5 +154,49 @@ fn two_clients_see_one_size_whatever_the_layout() {
             let sizes = [size(&mounts[0], file), size(&mounts[1], file)];
             assert_eq!(sizes, [image.len() as u64; 2], "{name}, step {step}");
         }
+    }
+}
+
+#[test]
+fn a_file_without_objects_that_is_made_longer_is_read_as_zeros() {
+    let rig = Rig::start("longer", 2);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let options = OpenOptions { create: Some(0o644), ..OpenOptions::read() };
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", options)).unwrap();
+    let longer = Change { size: Some(5000), ..Change::default() };
+    blocking::wait(fs.setattr(&ROOT, file.fid(), longer)).unwrap();
+    assert_eq!(blocking::wait(file.read(0, 9000)).unwrap(), [0; 5000]);
+    let same = blocking::wait(other.open_file(&ROOT, file.fid(), OpenOptions::read())).unwrap();
+    assert_eq!(blocking::wait(same.read(0, 9000)).unwrap(), [0; 5000]);
+}
+
+#[test]
+fn a_cut_at_the_end_of_the_part_on_the_mdt_is_the_size() {
+    let rig = Rig::start("border", 2);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let file = create(&fs, "file", two_parts(Pattern::MDT, u64::MAX));
+    blocking::wait(file.set_len(PART)).unwrap();
+    assert_eq!((size(&fs, &file), size(&other, &file)), (PART, PART));
+}
+
+#[test]
+fn times_in_the_past_are_told_by_all_clients_whatever_the_layout() {
+    let rig = Rig::start("past", 2);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    for (name, layout) in layouts() {
+        let file = create(&fs, name, layout);
+        blocking::wait(file.write(0, *b"some")).unwrap();
+        blocking::wait(file.set_len(3)).unwrap();
+        let [atime, mtime] = [-300_000_000, 1000].map(|time| Some(SetTime::At(time)));
+        let past = Change { atime, mtime, ..Change::default() };
+        blocking::wait(other.setattr(&ROOT, file.fid(), past)).unwrap();
+        for client in [&fs, &other] {
+            let found = blocking::wait(client.getattr(&ROOT, file.fid())).unwrap();
+            assert_eq!((found.atime, found.mtime), (-300_000_000, 1000), "{name}");
+        }
+        // A new object has no time of a read.
+        blocking::wait(file.set_len(PART + 1)).unwrap();
+        let found = blocking::wait(other.getattr(&ROOT, file.fid())).unwrap();
+        assert_eq!(found.atime, -300_000_000, "{name}");
     }
 }

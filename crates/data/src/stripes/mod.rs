@@ -195,13 +195,12 @@ impl Layout {
         sizes.max().unwrap_or(0)
     }
 
-    /// Returns the sizes that objects get with a size of the file: those of all components that do not end before it,
-    /// also of those that begin behind it. Spec: mdt-ost §22.6.
+    /// Returns the sizes that objects get with a size of the file: those of the component with its last byte, and of all
+    /// that follow, also of those that begin behind it. Where it ends with a component, the last byte tells the size.
+    /// Spec: mdt-ost §22.6.
     pub fn cut(&self, size: u64) -> Vec<(Object, u64)> {
-        let has = |at| self.components.iter().any(|component| component.range().contains(&at));
-        // Where nothing follows, the last component has the end.
-        let least = if size > 0 && !has(size) { size - 1 } else { size };
-        let concerned = self.components.iter().filter(|one| one.range().end > least);
+        let last = size.saturating_sub(1);
+        let concerned = self.components.iter().filter(|one| one.range().end > last);
         let sizes = concerned.flat_map(|one| {
             let cut = |(stripe, object)| (object, one.striping.object_offset(stripe, size));
             one.found().map(cut)

@@ -92,14 +92,15 @@ fn the_size_of_a_file_is_that_of_its_last_stripe() {
 }
 
 #[test]
-fn a_cut_concerns_the_objects_of_all_components_that_do_not_end_before_it() {
+fn a_cut_concerns_the_last_byte_and_all_that_follows() {
     let layout = progressive();
     let on_mdt = Object { target: Target::Mdt(3), fid: FILE };
     for (size, expected) in [
         (0, vec![(on_mdt, 0), (object(0), 0)]),
         (4, vec![(on_mdt, 4), (object(0), 4)]),
-        (MIB, vec![(object(0), MIB)]),
+        (MIB, vec![(on_mdt, MIB), (object(0), MIB)]),
         (2 * MIB, vec![(object(0), 2 * MIB)]),
+        (4 * MIB, vec![(object(0), 4 * MIB)]),
         (5 * MIB, vec![]),
     ] {
         assert_eq!(layout.cut(size), expected, "{size}");
