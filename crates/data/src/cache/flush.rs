@@ -71,10 +71,6 @@ impl Cache {
     /// Spec: mdt-ost §22.6.
     pub fn handle_truncate(&mut self, now: Time, file: FileId, size: u64) -> OpId {
         self.set_size(file, size);
-        for (object, size) in self.cut_sizes(file, size) {
-            let cached = self.objects.get_mut(&object).expect("the object is known");
-            cached.limit(size);
-        }
         let (id, range) = (OpId(self.id()), size..u64::MAX);
         let parts = self.file(file).layout.objects(range.clone());
         for (object, range) in &parts {
@@ -181,11 +177,17 @@ impl Cache {
                 cached.limit(covered.unwrap_or(0));
                 Ok(())
             }
-            Then::Cut(file, range) | Then::Punch(file, range) => {
-                // What was being written is clean now.
-                for (object, range) in self.file(file).layout.objects(range) {
-                    self.drop_clean(object, range);
+            Then::Cut(file, range) => {
+                // What was being written has made the objects longer.
+                for (object, size) in self.cut_sizes(file, range.start) {
+                    let cached = self.objects.get_mut(&object).expect("the object is known");
+                    cached.limit(size);
                 }
+                self.drop_written(file, range);
+                Ok(())
+            }
+            Then::Punch(file, range) => {
+                self.drop_written(file, range);
                 Ok(())
             }
         };
@@ -209,6 +211,13 @@ impl Cache {
         let Some(file) = self.objects.get(&object).map(|cached| cached.file) else { return };
         let failed = &mut self.file_mut(file).failed;
         *failed = (failed.0 + 1, Some(errno));
+    }
+
+    /// Drops what was being written in a range of a file, and is clean now.
+    fn drop_written(&mut self, file: FileId, range: Range<u64>) {
+        for (object, range) in self.file(file).layout.objects(range) {
+            self.drop_clean(object, range);
+        }
     }
 
     fn drop_uncovered(&mut self, object: Object, range: Range<u64>) {

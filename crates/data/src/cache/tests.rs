@@ -366,6 +366,23 @@ fn a_cut_leaves_nothing_of_the_objects_of_parts_behind_it() {
 }
 
 #[test]
+fn what_is_being_written_when_a_file_is_cut_does_not_make_it_longer() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..3 * 4096);
+    rig.flush();
+    let rpc = rig.rpc();
+    let cut = rig.cache.handle_truncate(rig.now, rig.file, 5000);
+    rig.drain();
+    assert_eq!(rig.end(cut), None, "the write is under way");
+    rig.reply(&rpc, Ok(0));
+    assert_eq!(rig.end(cut), Some(Ok(())));
+    assert_eq!((rig.cache.size(rig.file), rig.cache.written_end(OBJECT)), (5000, 5000));
+    // What is written after that does.
+    rig.write(5000..6000);
+    assert_eq!(rig.cache.written_end(OBJECT), 6000);
+}
+
+#[test]
 fn what_another_lock_for_writing_covers_stays_dirty() {
     let mut rig = Rig::new(0, 16 * MIB, |_| {});
     rig.cache.handle_lock(OBJECT, LockKey(2), 0..u64::MAX, false);
