@@ -130,7 +130,7 @@ pub use config::{Configuration, FsTarget};
 pub use data::{Allocate, Seek};
 pub use error::Error;
 pub use files::accesses::AccessTimes;
-pub use files::attributes::{Attributes, Change, Entry, SetTime, inode};
+pub use files::attributes::{Attributes, Change, Entry, SetTime, file_of_inode, inode};
 pub use files::caller::Caller;
 pub use files::directory::DirectoryItem;
 pub use files::flock::FileLock;

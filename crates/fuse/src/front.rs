@@ -208,6 +208,8 @@ pub(crate) fn configure(config: &mut KernelConfig, options: &Options) {
         InitFlags::FUSE_PARALLEL_DIROPS,
         // Servers take privileges from a file, and know whether it has some.
         InitFlags::FUSE_HANDLE_KILLPRIV,
+        // It asks for a file of which it has only a handle.
+        InitFlags::FUSE_EXPORT_SUPPORT,
         // What a symbolic link points to never changes.
         InitFlags::FUSE_CACHE_SYMLINKS,
     ];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_client::{ACL_ACCESS, ACL_DEFAULT, Attributes, Caller, Entry};
+use fulmar_client::{ACL_ACCESS, ACL_DEFAULT, Attributes, Caller, Entry, file_of_inode};
 use fulmar_lustre_wire::Fid;
 use fuser::{FileAttr, Generation, INodeNo, Request};
 
@@ -24,6 +24,10 @@ use crate::state::{Found, LONG, NO_TIME, State, found, lifetime, name};
 /// Attributes, and how long the kernel may use them without asking.
 type Told = (FileAttr, Duration);
 
+/// The names by which the kernel asks for a directory itself, and for the one above.
+const OWN: &[u8] = b".";
+const ABOVE: &[u8] = b"..";
+
 impl Front {
     /// Finds a name.
     pub(crate) fn look_up(
@@ -34,6 +38,11 @@ impl Front {
         reply: fuser::ReplyEntry,
     ) {
         count(&self.state.asked.names);
+        match text.as_bytes() {
+            OWN => return self.find_again(request, parent, reply),
+            ABOVE => return self.find_above(request, parent, reply),
+            _ => {}
+        }
         let (parent, name, state) =
             (self.state.fid_asked(request, parent), name(text), &self.state);
         if let (Ok(parent), Ok(name)) = (&parent, &name)
@@ -56,6 +65,32 @@ impl Front {
             Ok(state.entry_of_name((parent, &name), &found.attributes))
         };
         self.run(reply, look, entry);
+    }
+
+    /// Finds a file that the kernel has forgotten, and of which a program has a handle.
+    fn find_again(&self, request: &Request, number: INodeNo, reply: fuser::ReplyEntry) {
+        let caller = caller(request, 0);
+        let find = |state: Arc<State>| async move {
+            let file = state.fid(number).ok().or_else(|| file_of_inode(number.0));
+            let found = state.file_system.getattr(&caller, file.ok_or(Errno::ESTALE)?).await?;
+            Ok(state.entry(&found))
+        };
+        self.run(reply, find, entry);
+    }
+
+    /// Finds the directory above one that was found by a handle.
+    fn find_above(&self, request: &Request, number: INodeNo, reply: fuser::ReplyEntry) {
+        let (caller, directory) = (caller(request, 0), self.state.fid(number));
+        let find = |state: Arc<State>| async move {
+            let directory = directory?;
+            let (names, _) = state.file_system.read_directory(&caller, directory, 0).await?;
+            let above = names.iter().find(|item| item.name == ABOVE).map(|item| item.fid);
+            // That of a striped one may not be known.
+            let above = above.filter(|above| *above != directory).ok_or(Errno::ESTALE)?;
+            let found = state.file_system.getattr(&caller, above).await?;
+            Ok(state.entry(&found))
+        };
+        self.run(reply, find, entry);
     }
 
     /// Returns the attributes of a file.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_client::{Attributes, Caller, FileSystem, inode};
+use fulmar_client::{Attributes, Caller, FileSystem};
 use fulmar_lustre_wire::Fid;
 use fuser::{FileAttr, Generation, Request};
 
@@ -93,7 +93,8 @@ impl State {
         let (number, kept) = self.nodes(|nodes| nodes.tell(found.fid, protected));
         Found {
             attr: file_attr(found, number),
-            generation: Generation(inode(found.fid) >> 32),
+            // A handle has both, so it never is that of another file with the same number.
+            generation: Generation(found.fid.oid.into()),
             name: lifetime(kept.name.is_some()),
             attributes: lifetime(kept.attributes),
         }

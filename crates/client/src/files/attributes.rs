@@ -2,6 +2,7 @@
 
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
+use fulmar_lustre_wire::seq::Seq;
 
 use super::size::FileSize;
 
@@ -109,6 +110,14 @@ pub fn inode(fid: Fid) -> u64 {
     if number == 0 { fid.oid.into() } else { number }
 }
 
+/// Returns the file whose inode has this number, if the number says it: that of an inode of Lustre 1 does not. A file of a
+/// FID with another object number may have the same number.
+pub fn file_of_inode(number: u64) -> Option<Fid> {
+    const OBJECT: u32 = 0xff_ffff;
+    let fid = Fid { seq: number >> 24, oid: number as u32 & OBJECT, version: 0 };
+    (fid.seq >= Seq::ROOT.0 && inode(fid) == number).then_some(fid)
+}
+
 /// What is changed of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
@@ -148,6 +157,26 @@ impl SetTime {
         match self {
             Self::Now => now,
             Self::At(seconds) => seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_an_inode_says_which_file_it_is() {
+        let file = Fid { seq: 0x2_0000_0401, oid: 0x1_ffff, version: 0 };
+        for fid in [Fid::ROOT, file, Fid { seq: 0xff_ffff_ffff, ..file }] {
+            assert_eq!(file_of_inode(inode(fid)), Some(fid));
+        }
+        let old = Fid { seq: 4711, oid: 5, version: 0 };
+        let shared = Fid { oid: 0x100_0005, ..file };
+        assert_eq!(file_of_inode(inode(old)), None);
+        assert_ne!(file_of_inode(inode(shared)), Some(shared));
+        for number in [0, 1, u64::MAX] {
+            assert_eq!(file_of_inode(number), None);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod data;
 mod ending;
+mod file_handles;
 mod kept;
 mod listing;
 mod locks;
