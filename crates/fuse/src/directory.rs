@@ -24,7 +24,7 @@ use futures_util::future::join;
 
 use crate::attributes::{file_attr, kind};
 use crate::caller::caller;
-use crate::front::Front;
+use crate::front::{Front, open_options};
 use crate::handles::Handle;
 use crate::nodes::Kept;
 use crate::replies::Reply;
@@ -99,7 +99,14 @@ impl Position {
 
 impl Front {
     /// Opens a directory, and reads its first names at the same time, since they are wanted next.
-    pub(crate) fn open_directory(&self, request: &Request, number: INodeNo, reply: ReplyOpen) {
+    pub(crate) fn open_directory(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        flags: i32,
+        reply: ReplyOpen,
+    ) {
+        let options = open_options(flags);
         let (caller, directory) = (caller(request, 0), self.state.fid(number));
         let open = |state: Arc<State>| async move {
             let (directory, file_system) = (directory?, &state.file_system);
@@ -118,7 +125,7 @@ impl Front {
                 // Who reads it is told what is wrong.
                 names.ok().map(|names| Position { new, ..names })
             };
-            let opened = file_system.open_directory(&caller, directory);
+            let opened = file_system.open_directory(&caller, directory, options);
             let (opened, names) = join(opened, names).await;
             let position = names.unwrap_or_default();
             Ok(state.handles.add_directory(found(opened)?, position))

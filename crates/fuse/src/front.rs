@@ -167,6 +167,7 @@ pub(crate) fn open_options(flags: i32) -> OpenOptions {
         append: flags & APPEND != 0,
         exclusive: flags & 0o200 != 0,
         truncate: flags & 0o1000 != 0,
+        keeps_access: OFlags::from_bits_retain(flags as u32).contains(OFlags::NOATIME),
         ..OpenOptions::default()
     }
 }

@@ -349,8 +349,14 @@ impl Filesystem for Front {
         self.on_handle(reply, handle, sync, |reply, ()| reply.ok());
     }
 
-    fn opendir(&self, request: &Request, number: INodeNo, _: OpenFlags, reply: fuser::ReplyOpen) {
-        self.open_directory(request, number, reply);
+    fn opendir(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        flags: OpenFlags,
+        reply: fuser::ReplyOpen,
+    ) {
+        self.open_directory(request, number, flags.0, reply);
     }
 
     fn readdir(

@@ -109,8 +109,12 @@ impl File {
         self.read_parts(offset, len, Some(told)).await
     }
 
-    /// Notes that the file is read now, as [`File::read`] does. No round trip: the MDT learns it from [`File::close`].
+    /// Notes that the file is read now, as [`File::read`] does, unless it was opened otherwise. No round trip: the MDT
+    /// learns it from [`File::close`].
     pub fn note_access(&self) {
+        if self.options.keeps_access {
+            return;
+        }
         let is_first = !self.is_read.swap(true, Ordering::Relaxed);
         self.file_system.context().note_access(self.fid(), is_first);
     }

@@ -205,16 +205,21 @@ impl FileSystem {
         Ok(File::new(self.clone(), caller.clone(), opened, options))
     }
 
-    /// Opens a directory, which keeps its content until it is closed if it is removed. One round trip.
-    /// Reading it needs no open.
+    /// Opens a directory to be read, which keeps its content until it is closed if it is removed. One round trip.
+    /// Reading it needs no open. Of the options only that about the time of access has an effect.
     ///
     /// # Errors
     /// ENOTDIR, EACCES, and what the server says.
-    pub async fn open_directory(&self, caller: &Caller, directory: Fid) -> Result<File, Errno> {
+    pub async fn open_directory(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        options: OpenOptions,
+    ) -> Result<File, Errno> {
         let user = caller.clone();
         let opened =
             self.run(move |cx| async move { cx.open_directory(&user, directory).await }).await?;
-        Ok(File::new(self.clone(), caller.clone(), opened, OpenOptions::read()))
+        Ok(File::new(self.clone(), caller.clone(), opened, options))
     }
 
     /// Returns names of a directory from a position on, 0 for the beginning, and the next position, `None`

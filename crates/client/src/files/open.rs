@@ -47,6 +47,8 @@ pub struct OpenOptions {
     pub create: Option<u32>,
     /// It must not exist.
     pub exclusive: bool,
+    /// Reads do not change the time of the last access.
+    pub keeps_access: bool,
     /// The layout of a new file, as `lfs setstripe` makes it; by default that of its directory.
     pub layout: Option<Vec<u8>>,
 }

@@ -264,6 +264,31 @@ fn trees_are_deep_and_directories_large() {
 }
 
 #[test]
+fn what_is_opened_so_keeps_its_time_of_access() {
+    let Some(mut rig) = Rig::start("noatime") else { return };
+    let lv = rig.mount("strictatime");
+    fs::write(lv.join("file"), "file").unwrap();
+    fs::create_dir(lv.join("d")).unwrap();
+    let past = UNIX_EPOCH + Duration::from_secs(1_000_000);
+    for name in ["file", "d"] {
+        let times = fs::FileTimes::new().set_accessed(past);
+        File::open(lv.join(name)).unwrap().set_times(times).unwrap();
+    }
+    let open = |name, flags: OFlags| {
+        let flags = flags.bits() as i32;
+        OpenOptions::new().read(true).custom_flags(flags).open(lv.join(name)).unwrap()
+    };
+    let read = |flags| {
+        open("file", flags).read_exact_at(&mut [0; 4], 0).unwrap();
+        rustix::fs::Dir::new(open("d", flags)).unwrap().for_each(drop);
+        ["file", "d"].map(|name| fs::metadata(lv.join(name)).unwrap().atime() > 1_000_000)
+    };
+    assert_eq!(read(OFlags::NOATIME), [false; 2]);
+    assert_eq!(read(OFlags::empty()), [true; 2]);
+    rig.stop();
+}
+
+#[test]
 fn reads_change_the_time_of_access_as_the_mount_says() {
     let Some(mut rig) = Rig::start("access") else { return };
     let [lv, other, keeping, all] =
