@@ -84,8 +84,8 @@ impl Run<'_> {
             truncate: access.truncate,
             create: access.create.then_some(0o666),
             exclusive: access.exclusive,
-            execute: false,
             layout: layout.to_bytes(),
+            ..OpenOptions::default()
         };
         // Symbolic links are followed here, since the client opens what it is given.
         let is_new = access.create && access.exclusive;
