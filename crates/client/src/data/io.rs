@@ -214,6 +214,9 @@ impl Context {
         self.forget_inline(file.fid);
         let is_privileged = caller.has(CAP_SYS_RESOURCE);
         let before = self.all_evictions(file);
+        // Before it, since what goes to the target at once tells when it was written.
+        let pieces = self.pieces(file, range.clone());
+        self.wrote(file.fid, pieces.into_iter().map(|(object, _)| object));
         let written = self
             .data_op(|cached, now| {
                 if let Some(file) = cached.files.get_mut(&file.fid) {
@@ -232,10 +235,6 @@ impl Context {
                 Ok(waiting)
             })
             .await;
-        if let Ok(len) = written {
-            let pieces = self.pieces(file, offset..offset + len);
-            self.wrote(file.fid, pieces.into_iter().map(|(object, _)| object));
-        }
         let after = self.all_evictions(file);
         // What was locked may not have been at the end.
         let is_lost = before != after && !held.is_empty();

@@ -318,7 +318,13 @@ impl Context {
         };
         let acquired = self.acquire(mdt, wanted, Some(Build::alone(build))).await?;
         let found = self.take(acquired, false)?;
-        self.opened(mdt, found, flags.has(OpenFlags::LOCK).then_some(caller))
+        match self.opened(mdt, found, flags.has(OpenFlags::LOCK).then_some(caller)) {
+            // What has the name now is not opened, but it has it.
+            Err(Errno::ENXIO) if flags.has(OpenFlags::CREAT | OpenFlags::EXCL) => {
+                Err(Errno::EEXIST)
+            }
+            opened => opened,
+        }
     }
 
     /// Handles the result of an open, which is kept for `keeper` if locks allow that.

@@ -323,3 +323,13 @@ fn an_operation_goes_on_when_another_one_does_not_wait_for_it() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it does not exist");
     }
 }
+
+#[test]
+fn a_symbolic_link_has_its_name_for_who_creates_a_file() {
+    let rig = Rig::start("exclusive", 1);
+    let fs = rig.mount();
+    blocking::wait(fs.symlink(&Caller::ROOT, fs.root(), b"link", b"nothing")).unwrap();
+    let options = OpenOptions { exclusive: true, ..OpenOptions::create(0o644) };
+    let opened = blocking::wait(fs.open(&Caller::ROOT, fs.root(), b"link", options));
+    assert_eq!(opened.err(), Some(Errno::EEXIST));
+}

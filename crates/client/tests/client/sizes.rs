@@ -2,7 +2,7 @@
 
 use fulmar_base::{Errno, Rng};
 use fulmar_client::{
-    Allocate, Caller, Change, File, FileSystem, OpenOptions, Seek, SetTime, blocking,
+    Allocate, Caller, Change, File, FileSystem, OpenOptions, Seek, SetTime, Stability, blocking,
 };
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::layout::{
@@ -194,6 +194,10 @@ fn times_in_the_past_are_told_by_all_clients_whatever_the_layout() {
             let found = blocking::wait(client.getattr(&ROOT, file.fid())).unwrap();
             assert_eq!((found.atime, found.mtime), (-300_000_000, 1000), "{name}");
         }
+        // A write that is on disk when it ends tells its own time.
+        blocking::wait(file.write_some(Some(0), *b"disk", Stability::File)).unwrap();
+        let found = blocking::wait(other.getattr(&ROOT, file.fid())).unwrap();
+        assert!(found.mtime > 1000, "{name}");
         // A new object has no time of a read.
         blocking::wait(file.set_len(PART + 1)).unwrap();
         let found = blocking::wait(other.getattr(&ROOT, file.fid())).unwrap();
