@@ -28,7 +28,7 @@
 //! at
 //! 200. Runs in which servers start with an older directory, or have forgotten a client, show that
 //!      loss is found.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // This crate uses real clocks, sockets and files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

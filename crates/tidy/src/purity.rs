@@ -28,7 +28,7 @@ pub const PURE: &[&str] = &[
 ];
 
 /// Crates that may contain `unsafe`.
-pub const UNSAFE: &[&str] = &["net", "fuse"];
+pub const UNSAFE: &[&str] = &["net", "fuse", "testbed"];
 
 /// Names that do I/O, or whose results differ from run to run. Addresses (`std::net::IpAddr`,
 /// `SocketAddr`) are values and allowed.

@@ -36,6 +36,9 @@ struct Args {
     /// Use mounts by the program fulmar instead of the client library
     #[arg(long)]
     mounts: bool,
+    /// Let clients do some operations at the same time
+    #[arg(long)]
+    together: bool,
     /// The layout of new files: default, plain, wide, parts or mdt; by default each seed draws some
     #[arg(long, value_parser = layout)]
     layout: Option<Layout>,
@@ -95,8 +98,8 @@ fn explore(args: &Args, check: Check<'_>) -> Result<bool, String> {
     }
     let first = args.seed.unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
     let (begun, limit) = (Instant::now(), Duration::from_secs(args.seconds));
-    let &Args { clients, steps, restarts, layout, .. } = args;
-    let settings = Settings { clients, steps, restarts, layout };
+    let &Args { clients, steps, restarts, together, layout, .. } = args;
+    let settings = Settings { clients, steps, restarts, together, layout };
     let (mut seed, mut failures) = (first, 0);
     while begun.elapsed() < limit && failures < args.failures {
         if !examine(args, check, &generate(seed, settings)) {

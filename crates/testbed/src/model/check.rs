@@ -1,8 +1,11 @@
 //! Operations are executed, and what they return is compared with the model.
 
 use std::fmt;
+use std::mem::take;
+use std::time::Instant;
 
 use super::operation::{Operation, Step};
+use super::order::{self, Timed};
 use super::outcome::{Expected, Kind, Outcome};
 use super::words::{Access, Layout, Slot};
 use super::world::World;
@@ -11,26 +14,42 @@ use super::world::World;
 pub trait Executor {
     /// Executes an operation.
     fn perform(&mut self, step: &Step) -> Outcome;
+
+    /// Executes operations at the same time, those of each client in their order; or, if that is not possible, one after
+    /// another.
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+        let each = steps.iter().map(|step| {
+            let begun = Instant::now();
+            Timed { outcome: self.perform(step), begun, ended: Instant::now() }
+        });
+        each.collect()
+    }
 }
 
-/// An outcome that the model does not admit.
+/// Outcomes that the model does not admit.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was executed: the last one failed.
+    /// What was executed: the last ones failed.
     pub steps: Vec<Step>,
-    /// What the model admits.
-    pub expected: Expected,
-    /// What it was.
-    pub found: Outcome,
+    /// What the model admits: any of these; of operations at the same time nothing, as they have no order.
+    pub expected: Vec<Expected>,
+    /// What was returned, by each of the last operations.
+    pub found: Vec<Outcome>,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (number, difference) = (self.steps.len(), self.expected.difference(&self.found));
-        let step = self.steps.last().map(Step::to_string).unwrap_or_default();
-        writeln!(f, "operation {number}, {step:?}:")?;
-        writeln!(f, "  expected {:?}", self.expected)?;
-        writeln!(f, "  found    {:?}{difference}", self.found)
+        let first = self.steps.len() - self.found.len();
+        if let (Some(expected), [found]) = (self.expected.first(), &self.found[..]) {
+            writeln!(f, "operation {}, {:?}:", first + 1, self.steps[first].to_string())?;
+            writeln!(f, "  expected {expected:?}")?;
+            return writeln!(f, "  found    {found:?}{}", expected.difference(found));
+        }
+        writeln!(f, "operations from {} on, which no order explains:", first + 1)?;
+        for (step, found) in self.steps[first..].iter().zip(&self.found) {
+            writeln!(f, "  {step}: {found:?}")?;
+        }
+        Ok(())
     }
 }
 
@@ -44,9 +63,16 @@ const READ: u64 = 768 << 10;
 /// # Errors
 /// The first outcome that the model does not admit.
 pub fn check(steps: &[Step], clients: u8, executor: &mut dyn Executor) -> Result<(), Box<Failure>> {
-    let mut run = Run { world: World::default(), steps: Vec::new(), executor };
-    for step in steps {
-        run.perform(step.clone())?;
+    let mut run = Run { worlds: vec![World::default()], steps: Vec::new(), executor };
+    let mut left = steps;
+    while let Some(first) = left.first() {
+        let count = left.iter().take_while(|step| step.is_together).count();
+        if count == 0 {
+            run.perform(first.clone())?;
+        } else {
+            run.perform_together(&left[..count])?;
+        }
+        left = &left[count.max(1)..];
     }
     for client in 0..clients {
         run.examine(client)?;
@@ -55,40 +81,79 @@ pub fn check(steps: &[Step], clients: u8, executor: &mut dyn Executor) -> Result
 }
 
 struct Run<'a> {
-    world: World,
+    /// What the file system may be: one, unless operations at the same time had several orders.
+    worlds: Vec<World>,
     steps: Vec<Step>,
     executor: &'a mut dyn Executor,
 }
 
 impl Run<'_> {
+    fn world(&self) -> &World {
+        &self.worlds[0]
+    }
+
     fn perform(&mut self, step: Step) -> Result<(), Box<Failure>> {
-        let expected = self.world.apply(&step);
         let found = self.executor.perform(&step);
+        let expected: Vec<_> = self.worlds.iter_mut().map(|world| world.apply(&step)).collect();
         self.steps.push(step);
-        if expected.admits(&found) {
-            return Ok(());
+        if !expected.iter().any(|one| one.admits(&found)) {
+            let found = vec![found];
+            return Err(Box::new(Failure { steps: take(&mut self.steps), expected, found }));
         }
-        Err(Box::new(Failure { steps: std::mem::take(&mut self.steps), expected, found }))
+        let mut admits = expected.iter().map(|one| one.admits(&found));
+        self.worlds.retain(|_| admits.next().unwrap_or(false));
+        Ok(())
+    }
+
+    fn perform_together(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
+        let found = self.executor.perform_together(steps);
+        self.steps.extend_from_slice(steps);
+        let mut after: Vec<World> = Vec::new();
+        for world in self.worlds.iter().flat_map(|world| order::after(world, steps, &found)) {
+            if !after.contains(&world) {
+                after.push(world);
+            }
+        }
+        if after.is_empty() {
+            let found = found.into_iter().map(|timed| timed.outcome).collect();
+            let steps = take(&mut self.steps);
+            return Err(Box::new(Failure { steps, expected: Vec::new(), found }));
+        }
+        self.worlds = after;
+        self.settle(steps)
+    }
+
+    /// Reads what operations at the same time have changed, so that fewer orders of them explain it.
+    fn settle(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
+        let path = "/".to_owned();
+        self.perform(Step::alone(steps[0].client, Operation::List { path, skip: 0 }))?;
+        let opens = &self.world().opens;
+        let is_readable = |key: &(u8, Slot)| opens.get(key).is_some_and(|open| open.access.read);
+        let slots = steps.iter().filter_map(|step| Some((step.client, step.operation.slot()?)));
+        match slots.filter(is_readable).next() {
+            Some((client, slot)) if self.worlds.len() > 1 => self.read(client, slot),
+            _ => Ok(()),
+        }
     }
 
     /// Reads everything by a client.
     fn examine(&mut self, client: u8) -> Result<(), Box<Failure>> {
-        let opens = self.world.opens.iter().filter(|((other, _), _)| *other == client);
+        let opens = self.world().opens.iter().filter(|((other, _), _)| *other == client);
         let opens: Vec<(Slot, Access)> =
             opens.map(|((_, slot), open)| (*slot, open.access)).collect();
         for (slot, access) in opens {
-            self.perform(Step { client, operation: Operation::StatOpen { slot } })?;
+            self.perform(Step::alone(client, Operation::StatOpen { slot }))?;
             if access.read {
                 self.read(client, slot)?;
             }
         }
-        for (path, kind) in self.world.paths() {
+        for (path, kind) in self.world().paths() {
             for operation in questions(&path, kind) {
-                self.perform(Step { client, operation })?;
+                self.perform(Step::alone(client, operation))?;
             }
             if kind == Kind::File {
                 self.read(client, SLOT)?;
-                self.perform(Step { client, operation: Operation::Close { slot: SLOT } })?;
+                self.perform(Step::alone(client, Operation::Close { slot: SLOT }))?;
             }
         }
         Ok(())
@@ -96,9 +161,9 @@ impl Run<'_> {
 
     /// Reads the file of a slot: both ends, if it is long.
     fn read(&mut self, client: u8, slot: Slot) -> Result<(), Box<Failure>> {
-        let size = self.world.size((client, slot)).unwrap_or_default();
+        let size = self.world().size((client, slot)).unwrap_or_default();
         for at in [0, size.saturating_sub(READ)] {
-            self.perform(Step { client, operation: Operation::Read { slot, at, len: READ } })?;
+            self.perform(Step::alone(client, Operation::Read { slot, at, len: READ }))?;
             if size <= READ {
                 break;
             }

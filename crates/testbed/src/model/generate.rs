@@ -16,12 +16,14 @@ pub struct Settings {
     pub steps: usize,
     /// Whether servers restart among them.
     pub restarts: bool,
+    /// Whether clients do some at the same time.
+    pub together: bool,
     /// The layout of new files; by default each seed draws some.
     pub layout: Option<Layout>,
 }
 
 /// Slots of each client.
-const SLOTS: u64 = 3;
+pub(super) const SLOTS: u64 = 3;
 /// What files have borders at: stripes, components, and the part on the MDT.
 const BORDER: u64 = 64 << 10;
 /// The longest part.
@@ -29,17 +31,21 @@ const LEN_MAX: u64 = 160 << 10;
 /// The longest file but for those that are very long.
 const SIZE_MAX: u64 = 600 << 10;
 const DIRECTORIES: &[&str] = &["", "", "/d0", "/d1", "/d0/d2"];
-const NAMES: &[&str] = &["f0", "f1", "f2", "f3", "d0", "d1", "d2", "s0"];
+pub(super) const NAMES: &[&str] = &["f0", "f1", "f2", "f3", "d0", "d1", "d2", "s0"];
 /// What symbolic links point to.
 const TARGETS: &[&str] = &["f0", "f1", "d0", "d0/f0", "d2", "s0", "nothing"];
 
 /// Kinds of operations, each with a weight of its own in each run: what is rare together with all others is met often in some.
 const CLASSES: usize = 4;
+/// One in so many opens is for direct I/O, and one for synchronous writes.
+const SPECIAL: u64 = 8;
+/// One in so many operations are several at the same time.
+const TOGETHER: u64 = 12;
 
-struct Generator {
-    rng: Rng,
-    world: World,
-    settings: Settings,
+pub(super) struct Generator {
+    pub(super) rng: Rng,
+    pub(super) world: World,
+    pub(super) settings: Settings,
     weights: [u64; CLASSES],
     /// Whether files may be longer than 32 bits count.
     has_long: bool,
@@ -59,14 +65,18 @@ pub fn generate(seed: u64, settings: Settings) -> Vec<Step> {
     let mut this = Generator { rng, world: World::default(), settings, weights, has_long, layouts };
     let mut steps = Vec::new();
     while steps.len() < settings.steps {
-        let step = this.step();
-        this.world.apply(&step);
-        steps.push(step);
+        let more = if settings.together && this.rng.one_in(TOGETHER) {
+            this.together()
+        } else {
+            vec![this.step()]
+        };
+        more.iter().for_each(|step| drop(this.world.apply(step)));
+        steps.extend(more);
     }
     steps
 }
 
-fn pick<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
+pub(super) fn pick<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
     &all[rng.below(all.len() as u64) as usize]
 }
 
@@ -74,7 +84,7 @@ impl Generator {
     fn step(&mut self) -> Step {
         let client = self.rng.below(self.settings.clients.into()) as u8;
         if self.settings.restarts && self.rng.one_in(60) {
-            return Step { client, operation: Operation::Restart {} };
+            return Step::alone(client, Operation::Restart {});
         }
         let mut drawn = self.rng.below(self.weights.iter().sum());
         let class = self.weights.iter().position(|weight| {
@@ -88,7 +98,7 @@ impl Generator {
             Some(2) => self.attributes(),
             _ => self.locks(client),
         };
-        Step { client, operation }
+        Step::alone(client, operation)
     }
 
     /// Returns a path: mostly one of a kind that is there.
@@ -120,7 +130,7 @@ impl Generator {
     }
 
     fn data(&mut self, client: u8) -> Operation {
-        let kind = self.rng.below(22);
+        let kind = self.rng.below(26);
         if kind < 4 {
             return self.open();
         }
@@ -129,7 +139,11 @@ impl Generator {
             return Operation::Truncate { path, size };
         }
         let writes = (9..18).contains(&kind);
-        let fits = move |access: &Access| if writes { access.write } else { access.read };
+        let maps = kind > 21;
+        let fits = move |access: &Access| {
+            let may = if writes { access.write } else { access.read };
+            may && (!maps || access.write)
+        };
         let Some((slot, size)) = self.slot(client, fits) else { return self.open() };
         let at = self.place(size);
         match kind {
@@ -149,6 +163,17 @@ impl Generator {
             18 => Operation::Seek { slot, at, what: *pick(&mut self.rng, What::ALL) },
             19 => Operation::Sync { slot },
             20 => Operation::Close { slot },
+            22 | 23 => {
+                let (len, pattern) = (self.len(), self.rng.below(1000));
+                Operation::Store { slot, at, len, pattern }
+            }
+            24 => Operation::Load { slot, at, len: self.len() },
+            25 => {
+                let fits = |access: &Access| access.write && !access.append;
+                let Some((to, size)) = self.slot(client, fits) else { return self.open() };
+                let (start, len) = (self.place(size), self.len());
+                Operation::Copy { slot, at, len, to, start }
+            }
             _ => Operation::StatOpen { slot },
         }
     }
@@ -184,7 +209,7 @@ impl Generator {
         }
     }
 
-    fn open(&mut self) -> Operation {
+    pub(super) fn open(&mut self) -> Operation {
         let slot = Slot(self.rng.below(SLOTS) as u8);
         let path = self.path(Some(Kind::File));
         let mut access = match self.rng.below(6) {
@@ -197,6 +222,8 @@ impl Generator {
             access.append = self.rng.one_in(5);
             access.truncate = self.rng.one_in(6);
         }
+        access.direct = self.rng.one_in(SPECIAL);
+        access.sync = self.rng.one_in(SPECIAL);
         access.exclusive = access.create && self.rng.one_in(6);
         let layout = *pick(&mut self.rng, &self.layouts);
         Operation::Open { slot, path, access, layout }
@@ -229,7 +256,7 @@ impl Generator {
         }
     }
 
-    fn mode(&mut self) -> Mode {
+    pub(super) fn mode(&mut self) -> Mode {
         Mode(*pick(&mut self.rng, &[0o755, 0o700, 0o777, 0o640, 0o511, 0o000, 0o666]))
     }
 
@@ -295,7 +322,7 @@ impl Generator {
         match self.rng.below(7) {
             0..=2 => Operation::Lock { slot, owner, share, start, len },
             3 | 4 => Operation::Unlock { slot, owner, start, len },
-            5 => Operation::TestLock { slot, owner, share, start, len },
+            5 if owner != Owner::Flock => Operation::TestLock { slot, owner, share, start, len },
             _ => Operation::Close { slot },
         }
     }
@@ -307,7 +334,8 @@ mod tests {
 
     use super::*;
 
-    const SETTINGS: Settings = Settings { clients: 3, steps: 200, restarts: true, layout: None };
+    const SETTINGS: Settings =
+        Settings { clients: 3, steps: 200, restarts: true, together: true, layout: None };
 
     #[test]
     fn a_seed_repeats_its_operations_and_others_have_others() {
@@ -328,7 +356,7 @@ mod tests {
                 assert_eq!(step.to_string().parse(), Ok(step));
             }
         }
-        assert_eq!(verbs.len(), 35, "{verbs:?}");
+        assert_eq!(verbs.len(), 38, "{verbs:?}");
         assert!(done * 3 > all * 2, "{done} of {all}");
     }
 }

@@ -5,18 +5,29 @@ use std::str::FromStr;
 
 use super::words::{Access, Acl, Flags, How, Layout, Mode, Owner, Slot, Value, What};
 
-/// An operation by a client: `1 write h0 4096 100 7`.
+/// An operation by a client: `1 write h0 4096 100 7`, or `1& write h0 4096 100 7` at the same time as the ones beside it that
+/// have an `&` too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The client, from 0.
     pub client: u8,
+    /// Whether it is executed at the same time as such ones of other clients before and behind it.
+    pub is_together: bool,
     /// What it does.
     pub operation: Operation,
 }
 
+impl Step {
+    /// Returns an operation that is executed alone.
+    pub fn alone(client: u8, operation: Operation) -> Self {
+        Self { client, is_together: false, operation }
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.client, self.operation)
+        let together = if self.is_together { "&" } else { "" };
+        write!(f, "{}{together} {}", self.client, self.operation)
     }
 }
 
@@ -26,9 +37,13 @@ impl FromStr for Step {
     fn from_str(line: &str) -> Result<Self, String> {
         let (client, operation) =
             line.split_once(' ').ok_or_else(|| format!("{line:?} has no client and verb"))?;
-        let client =
-            client.parse().map_err(|_| format!("{client:?} is not the number of a client"))?;
-        Ok(Self { client, operation: operation.parse()? })
+        let (number, is_together) = match client.strip_suffix('&') {
+            Some(number) => (number, true),
+            None => (client, false),
+        };
+        let number =
+            number.parse().map_err(|_| format!("{client:?} is not the number of a client"))?;
+        Ok(Self { client: number, is_together, operation: operation.parse()? })
     }
 }
 
@@ -104,6 +119,12 @@ operations! {
     Read = "read" { slot: Slot, at: u64, len: u64 }
     /// Writes bytes of a pattern; at the end, if the file is open to append.
     Write = "write" { slot: Slot, at: u64, len: u64, pattern: u64 }
+    /// Stores bytes of a pattern in a shared mapping, where the file has some.
+    Store = "store" { slot: Slot, at: u64, len: u64, pattern: u64 }
+    /// Loads bytes from a shared mapping, where the file has some.
+    Load = "load" { slot: Slot, at: u64, len: u64 }
+    /// Copies bytes of an open file to another one of the same client.
+    Copy = "copy" { slot: Slot, at: u64, len: u64, to: Slot, start: u64 }
     /// Sets the length of an open file.
     Cut = "cut" { slot: Slot, size: u64 }
     /// Sets the length of a file.
@@ -176,6 +197,9 @@ impl Operation {
             | Self::Close { slot }
             | Self::Read { slot, .. }
             | Self::Write { slot, .. }
+            | Self::Store { slot, .. }
+            | Self::Load { slot, .. }
+            | Self::Copy { slot, .. }
             | Self::Cut { slot, .. }
             | Self::Allocate { slot, .. }
             | Self::Seek { slot, .. }
@@ -212,7 +236,11 @@ mod tests {
         for line in [
             "0 open h0 /d0/f1 rwctx parts",
             "1 write h0 4096 100 7",
+            "2& write h0 4096 100 7",
             "2 allocate h1 0 65536 punch",
+            "2 copy h1 0 65536 h2 4095",
+            "0 open h1 /f0 rwds default",
+            "0 lock h1 flock r 0 1",
             "0 chmod /f0 0644",
             "0 utimes /f0 -300000000 5000000000",
             "0 setxattr /f0 user.a = create",

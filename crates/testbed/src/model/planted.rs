@@ -1,11 +1,13 @@
 //! File systems with a fault each, which the tester must find: the model with something wrong in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use fulmar_base::Errno;
 
 use super::check::Executor;
 use super::operation::{Operation, Step, bytes};
+use super::order::Timed;
 use super::outcome::{Kind, Outcome, Time};
 use super::words::{How, Slot};
 use super::world::World;
@@ -56,6 +58,10 @@ pub enum Fault {
     CloseKeepsLocks,
     /// What was not on disk is lost by a restart.
     RestartLosesWrites,
+    /// One of two writes at the same time is lost.
+    UpdateIsLost,
+    /// Who creates a name at the same time as another one replaces it.
+    BothCreate,
 }
 
 impl Fault {
@@ -81,6 +87,8 @@ impl Fault {
         Self::LocksAreLocal,
         Self::CloseKeepsLocks,
         Self::RestartLosesWrites,
+        Self::UpdateIsLost,
+        Self::BothCreate,
     ];
 }
 
@@ -104,6 +112,29 @@ impl Executor for Planted {
         let mut outcome = self.world.apply(step).example();
         self.spoil(step, &mut before, &mut outcome);
         outcome
+    }
+
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+        let mut writers = BTreeSet::new();
+        let each = steps.iter().map(|step| {
+            let now = Instant::now();
+            let is_write = matches!(step.operation, Operation::Write { .. });
+            let is_later = is_write && !writers.is_empty() && writers.insert(step.client);
+            if is_write {
+                writers.insert(step.client);
+            }
+            let before =
+                (self.fault == Fault::UpdateIsLost && is_later).then(|| self.world.clone());
+            let mut outcome = self.perform(step);
+            if let Some(before) = before {
+                self.world = before;
+            }
+            if self.fault == Fault::BothCreate && outcome == Outcome::Failed(Errno::EEXIST) {
+                outcome = Outcome::Done;
+            }
+            Timed { outcome, begun: now, ended: now }
+        });
+        each.collect()
     }
 }
 
@@ -210,7 +241,7 @@ impl Planted {
         let (Some(old), Some(data)) = (old, inode.data()) else { return };
         match (self.fault, &step.operation) {
             (Fault::BorderIsLost, Operation::Write { at, len, .. }) => {
-                let at = if open.access.append { old_size } else { *at };
+                let (_, at) = open.place(*at, old_size);
                 let border = (at + 1).next_multiple_of(BORDER);
                 if border < at + len {
                     data.zero(border..border + 1);
@@ -224,7 +255,7 @@ impl Planted {
                 let seen = *self.lengths.entry((step.client, open.inode)).or_insert(old_size);
                 if seen < old_size {
                     *data = old;
-                    data.write(seen, &bytes(*pattern, seen, *len));
+                    data.write(seen, &bytes(*pattern, 0, *len));
                 }
                 self.lengths.insert((step.client, open.inode), data.size());
             }
@@ -238,7 +269,7 @@ impl Planted {
                 data.cut(old_size);
             }
             (Fault::RestartLosesWrites, Operation::Write { at, len, .. }) => {
-                let at = if open.access.append { old_size } else { *at };
+                let (_, at) = open.place(*at, old_size);
                 let mut replaced = old.read(at, *len);
                 replaced.resize(*len as usize, 0);
                 self.unsynced.push((open.inode, at, replaced));

@@ -59,7 +59,7 @@ impl FromStr for Value {
 
 macro_rules! letters {
     ($($field:ident = $letter:literal),+) => {
-        /// What a file is opened for, by letters: `rwct` reads, writes, creates it if it is missing, and cuts it.
+        /// What a file is opened for, by letters: `rwct` reads, writes, creates it if it is missing, and cuts it; `d` is O_DIRECT, `s` O_SYNC.
         #[allow(missing_docs)]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Access { $(pub $field: bool),+ }
@@ -85,7 +85,16 @@ macro_rules! letters {
     };
 }
 
-letters!(read = 'r', write = 'w', append = 'a', create = 'c', truncate = 't', exclusive = 'x');
+letters!(
+    read = 'r',
+    write = 'w',
+    append = 'a',
+    create = 'c',
+    truncate = 't',
+    exclusive = 'x',
+    direct = 'd',
+    sync = 's'
+);
 
 macro_rules! choices {
     ($( $(#[doc = $doc:literal])+ $name:ident { $( #[doc = $what:literal] $choice:ident = $word:literal ),+ } )+) => { $(
@@ -160,7 +169,9 @@ choices! {
         /// The process: a POSIX lock.
         Process = "posix",
         /// The open file: an OFD lock.
-        OpenFile = "ofd"
+        OpenFile = "ofd",
+        /// The open file: a lock of the whole file by `flock`.
+        Flock = "flock"
     }
 }
 

@@ -10,9 +10,10 @@ use fulmar_testbed::model::planted::{Fault, Planted};
 use fulmar_testbed::model::{Layout, Settings, Step, check, generate, shrink};
 
 const CLIENTS: u8 = 3;
-const SETTINGS: Settings = Settings { clients: CLIENTS, steps: 200, restarts: false, layout: None };
+const SETTINGS: Settings =
+    Settings { clients: CLIENTS, steps: 200, restarts: false, together: true, layout: None };
 /// Seeds of each layout.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=12;
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 /// Seeds in which each planted fault is found.
 const PLANTED: u64 = 60;
 /// The most operations that show one.

@@ -1,45 +1,53 @@
 //! Open files.
 
 use fulmar_base::Errno;
-use fulmar_client::{Allocate, FileLock, OpenOptions, Seek, blocking};
+use fulmar_client::{Allocate, FileLock, OpenOptions, Seek, Stability, blocking};
 
-use super::super::operation::{Operation, Step, bytes};
+use super::super::operation::{Operation, bytes};
 use super::super::outcome::Outcome;
 use super::super::words::{Access, How, Layout, Owner, Slot, What};
-use super::{CALLER, Open, Performed, Run};
+use super::{CALLER, Client, Open, Performed};
 
 /// The owner of the POSIX locks of a client, as its files open are counted from 1.
 const PROCESS: u64 = 0;
 
-impl Run<'_> {
-    pub(super) fn on_open(&mut self, step: &Step) -> Performed {
-        let client = step.client;
-        let key = |slot: &Slot| (client, *slot);
-        match &step.operation {
+impl Client {
+    pub(super) fn on_open(&mut self, operation: &Operation) -> Performed {
+        match operation {
             Operation::Open { slot, path, access, layout } => {
-                self.open(key(slot), path, *access, *layout)
+                self.open(*slot, path, *access, *layout)
             }
-            Operation::Close { slot } => self.close(key(slot)),
+            Operation::Close { slot } => self.close(*slot),
             Operation::Read { slot, at, len } => {
-                let open = self.opened(key(slot))?;
+                let open = self.opened(*slot)?;
                 blocking::wait(open.file.read(*at, *len)).map(Outcome::Bytes)
             }
             Operation::Write { slot, at, len, pattern } => {
-                let open = self.opened(key(slot))?;
-                let mut at = *at;
-                if open.access.append {
-                    // The pattern depends on where it will be: clients take turns, so this is there.
-                    at = blocking::wait(open.file.attributes())?.size;
-                }
-                let data = bytes(*pattern, at, *len);
-                blocking::wait(open.file.write(at, data)).map(|_| Outcome::Done)
+                let open = self.opened(*slot)?;
+                let at = (!open.access.append).then_some(*at);
+                let data = bytes(*pattern, at.unwrap_or(0), *len);
+                let stability = if open.access.sync { Stability::File } else { Stability::Cached };
+                blocking::wait(open.file.write_some(at, data, stability)).map(|_| Outcome::Done)
+            }
+            Operation::Store { slot, at, len, pattern } => {
+                let open = self.mappable(*slot, true)?;
+                let end = blocking::wait(open.file.attributes())?.size.min(at + len);
+                let data = bytes(*pattern, *at, end.saturating_sub(*at));
+                blocking::wait(open.file.write_to(Some(*at), data)).map(|_| Outcome::Done)
+            }
+            Operation::Load { slot, at, len } => {
+                let open = self.mappable(*slot, false)?;
+                blocking::wait(open.file.read(*at, *len)).map(Outcome::Bytes)
+            }
+            Operation::Copy { slot, at, len, to, start } => {
+                self.copy(*slot, (*at, *len), *to, *start)
             }
             Operation::Cut { slot, size } => {
-                let open = self.opened(key(slot))?;
+                let open = self.opened(*slot)?;
                 blocking::wait(open.file.set_len(*size)).map(|()| Outcome::Done)
             }
             Operation::Allocate { slot, at, len, how } => {
-                let open = self.opened(key(slot))?;
+                let open = self.opened(*slot)?;
                 let how = match how {
                     How::Grow => Allocate::Grow,
                     How::Keep => Allocate::KeepSize,
@@ -49,7 +57,7 @@ impl Run<'_> {
                 blocking::wait(open.file.allocate(*at, *len, how)).map(|()| Outcome::Done)
             }
             Operation::Seek { slot, at, what } => {
-                let open = self.opened(key(slot))?;
+                let open = self.opened(*slot)?;
                 let what = match what {
                     What::Data => Seek::Data,
                     What::Hole => Seek::Hole,
@@ -57,26 +65,49 @@ impl Run<'_> {
                 blocking::wait(open.file.seek(*at, what)).map(Outcome::Position)
             }
             Operation::Sync { slot } => {
-                let open = self.opened(key(slot))?;
+                let open = self.opened(*slot)?;
                 blocking::wait(open.file.sync(false)).map(|()| Outcome::Done)
             }
             Operation::StatOpen { slot } => {
-                let open = self.opened(key(slot))?;
+                let open = self.opened(*slot)?;
                 blocking::wait(open.file.attributes()).map(|found| self.stat(&found))
             }
-            operation => self.on_locks(client, operation),
+            operation => self.on_locks(operation),
         }
     }
 
-    fn opened(&self, key: (u8, Slot)) -> Result<&Open, Errno> {
-        self.slots.get(&key).ok_or(Errno::EBADF)
+    /// Returns an open file that may be mapped.
+    fn mappable(&self, slot: Slot, writes: bool) -> Result<&Open, Errno> {
+        let open = self.opened(slot)?;
+        let may = open.access.read && (open.access.write || !writes);
+        if may { Ok(open) } else { Err(Errno::EACCES) }
     }
 
-    fn open(&mut self, key: (u8, Slot), path: &str, access: Access, layout: Layout) -> Performed {
-        if self.slots.contains_key(&key) {
-            self.close(key)?;
+    fn copy(&self, from: Slot, (at, len): (u64, u64), to: Slot, start: u64) -> Performed {
+        let (from, to) = (self.opened(from)?, self.opened(to)?);
+        if !from.access.read || !to.access.write || to.access.append {
+            return Err(Errno::EBADF);
         }
-        let (client, mount) = (key.0, self.mount(key.0));
+        let copied = blocking::wait(from.file.read(at, len))?;
+        let len = copied.len() as u64;
+        if from.file.fid() == to.file.fid() && at < start + len && start < at + len {
+            return Err(Errno::EINVAL);
+        }
+        if !copied.is_empty() {
+            blocking::wait(to.file.write(start, copied))?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn opened(&self, slot: Slot) -> Result<&Open, Errno> {
+        self.slots.get(&slot).ok_or(Errno::EBADF)
+    }
+
+    fn open(&mut self, slot: Slot, path: &str, access: Access, layout: Layout) -> Performed {
+        if self.slots.contains_key(&slot) {
+            self.close(slot)?;
+        }
+        let mount = &self.mount;
         let options = OpenOptions {
             read: access.read,
             write: access.write,
@@ -89,7 +120,7 @@ impl Run<'_> {
         };
         // Symbolic links are followed here, since the client opens what it is given.
         let is_new = access.create && access.exclusive;
-        let file = match self.find(client, path, !is_new) {
+        let file = match self.find(path, !is_new) {
             Ok(_) if is_new => return Err(Errno::EEXIST),
             Ok(fid) if blocking::wait(mount.getattr(&CALLER, fid))?.is_directory() => {
                 return Err(Errno::EISDIR);
@@ -99,8 +130,9 @@ impl Run<'_> {
                 blocking::wait(mount.open_file(&CALLER, fid, options))?
             }
             Err(Errno::ENOENT) if access.create => {
-                let (above, name) = self.parent(client, path)?;
-                if self.find(client, path, false).is_ok() {
+                let (above, name) = self.parent(path)?;
+                if !is_new && self.find(path, false).is_ok() {
+                    // A symbolic link to nothing.
                     return Err(Errno::ENOENT);
                 }
                 blocking::wait(mount.open(&CALLER, above, name, options))?
@@ -108,13 +140,13 @@ impl Run<'_> {
             Err(errno) => return Err(errno),
         };
         self.opens += 1;
-        self.slots.insert(key, Open { file, access, number: self.opens });
+        self.slots.insert(slot, Open { file, access, number: self.opens });
         Ok(Outcome::Done)
     }
 
-    fn close(&mut self, key: (u8, Slot)) -> Performed {
-        let open = self.slots.remove(&key).ok_or(Errno::EBADF)?;
-        let (mount, fid) = (self.mount(key.0), open.file.fid());
+    fn close(&mut self, slot: Slot) -> Performed {
+        let open = self.slots.remove(&slot).ok_or(Errno::EBADF)?;
+        let (mount, fid) = (&self.mount, open.file.fid());
         for owner in [PROCESS, open.number] {
             let lock = file_lock(owner, true, 0, FileLock::END);
             blocking::wait(mount.unlock(fid, lock))?;
@@ -122,18 +154,24 @@ impl Run<'_> {
         blocking::wait(open.file.close()).map(|()| Outcome::Done)
     }
 
-    fn on_locks(&self, client: u8, operation: &Operation) -> Performed {
-        let mount = self.mount(client);
+    fn on_locks(&self, operation: &Operation) -> Performed {
+        let mount = &self.mount;
         let of = |slot: &Slot, owner: &Owner, share: &Access, start: u64, len: u64| {
-            let open = self.opened((client, *slot))?;
+            let open = self.opened(*slot)?;
+            let last = if *owner == Owner::Flock { FileLock::END } else { start + len - 1 };
+            let start = if *owner == Owner::Flock { 0 } else { start };
             let owner = if *owner == Owner::Process { PROCESS } else { open.number };
-            let lock = file_lock(owner, share.write, start, start + len - 1);
+            let lock = file_lock(owner, share.write, start, last);
             Ok::<_, Errno>((open, open.file.fid(), lock))
         };
         match operation {
             Operation::Lock { slot, owner, share, start, len } => {
                 let (open, fid, lock) = of(slot, owner, share, *start, *len)?;
-                let may = if share.write { open.access.write } else { open.access.read };
+                let may = match (owner, share.write) {
+                    (Owner::Flock, _) => true,
+                    (_, true) => open.access.write,
+                    (_, false) => open.access.read,
+                };
                 if !may {
                     return Err(Errno::EBADF);
                 }

@@ -17,6 +17,7 @@ use fulmar_net::Node;
 
 use super::check::{Executor, Failure, check};
 use super::operation::{Operation, Step};
+use super::order::{Timed, timed};
 use super::outcome::{Kind, Outcome, Stat, Time};
 use super::servers::Servers;
 use super::words::{Access, Slot};
@@ -55,9 +56,15 @@ impl Library {
         let (first, clients) = (&self.mounts[0].0, self.mounts.len() as u8);
         let made = blocking::wait(first.mkdir(&CALLER, first.root(), name.as_bytes(), 0o755));
         made.unwrap_or_else(|errno| panic!("{name} cannot be made: {errno}"));
-        let (slots, begun) = (BTreeMap::new(), now());
-        let mut run = Run { library: self, root: name, slots, begun, opens: 0 };
-        check(steps, clients, &mut run)
+        let client = |(mount, _): &(FileSystem, Node)| Client {
+            mount: mount.clone(),
+            root: name.clone(),
+            slots: BTreeMap::new(),
+            begun: now(),
+            opens: 0,
+        };
+        let each = self.mounts.iter().map(client).collect();
+        check(steps, clients, &mut Run { servers: &mut self.servers, clients: each })
     }
 
     /// Ends the mounts and the servers.
@@ -87,37 +94,48 @@ type Performed = Result<Outcome, Errno>;
 struct Open {
     file: File,
     access: Access,
-    /// Of all opens of the run: whose its locks are.
+    /// Of all opens of the client: whose its locks are.
     number: u64,
 }
 
 /// The operations of a run, in a directory of their own.
 struct Run<'a> {
-    library: &'a mut Library,
+    servers: &'a mut Servers,
+    clients: Vec<Client>,
+}
+
+/// Those of a client.
+struct Client {
+    mount: FileSystem,
     root: String,
-    slots: BTreeMap<(u8, Slot), Open>,
+    slots: BTreeMap<Slot, Open>,
     begun: i64,
     opens: u64,
 }
 
 impl Executor for Run<'_> {
     fn perform(&mut self, step: &Step) -> Outcome {
-        let performed = match &step.operation {
-            Operation::Restart {} => {
-                let restarted = self.library.servers.restart();
-                restarted.unwrap_or_else(|error| panic!("the servers do not start: {error}"));
-                Ok(Outcome::Done)
-            }
-            operation if operation.slot().is_some() => self.on_open(step),
-            operation => self.on_names(step.client, operation),
-        };
-        performed.unwrap_or_else(Outcome::Failed)
+        if let Operation::Restart {} = &step.operation {
+            let restarted = self.servers.restart();
+            restarted.unwrap_or_else(|error| panic!("the servers do not start: {error}"));
+            return Outcome::Done;
+        }
+        self.clients[usize::from(step.client)].perform(&step.operation)
+    }
+
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+        timed(&mut self.clients, steps, Client::perform)
     }
 }
 
-impl Run<'_> {
-    fn mount(&self, client: u8) -> FileSystem {
-        self.library.mounts[usize::from(client)].0.clone()
+impl Client {
+    fn perform(&mut self, operation: &Operation) -> Outcome {
+        let performed = if operation.slot().is_some() {
+            self.on_open(operation)
+        } else {
+            self.on_names(operation)
+        };
+        performed.unwrap_or_else(Outcome::Failed)
     }
 
     fn path(&self, path: &str) -> Vec<u8> {
@@ -125,17 +143,17 @@ impl Run<'_> {
     }
 
     /// Returns the file of a path.
-    fn find(&self, client: u8, path: &str, follows: bool) -> Result<Fid, Errno> {
-        blocking::wait(self.mount(client).resolve(&CALLER, &self.path(path), follows))
+    fn find(&self, path: &str, follows: bool) -> Result<Fid, Errno> {
+        blocking::wait(self.mount.resolve(&CALLER, &self.path(path), follows))
     }
 
     /// Returns the directory of a path, and the name in it.
-    fn parent<'a>(&self, client: u8, path: &'a str) -> Result<(Fid, &'a [u8]), Errno> {
+    fn parent<'a>(&self, path: &'a str) -> Result<(Fid, &'a [u8]), Errno> {
         let (above, name) = path.rsplit_once('/').unwrap_or_default();
         if name.is_empty() {
             return Err(Errno::EBUSY);
         }
-        let (mount, fid) = (self.mount(client), self.find(client, above, true)?);
+        let (mount, fid) = (&self.mount, self.find(above, true)?);
         let is_directory = blocking::wait(mount.getattr(&CALLER, fid))?.is_directory();
         if is_directory { Ok((fid, name.as_bytes())) } else { Err(Errno::ENOTDIR) }
     }

@@ -6,59 +6,62 @@ use fulmar_client::{ACL_ACCESS, ACL_DEFAULT, Change, SetTime, XattrFlags, blocki
 use super::super::operation::Operation;
 use super::super::outcome::{Kind, Outcome};
 use super::super::words::{Acl, Flags};
-use super::{CALLER, Performed, Run};
+use super::{CALLER, Client, Performed};
 
-impl Run<'_> {
-    pub(super) fn on_names(&mut self, client: u8, operation: &Operation) -> Performed {
-        let fs = self.mount(client);
+impl Client {
+    pub(super) fn on_names(&mut self, operation: &Operation) -> Performed {
+        let fs = &self.mount;
         match operation {
             Operation::Stat { path } => {
-                let fid = self.find(client, path, false)?;
+                let fid = self.find(path, false)?;
                 blocking::wait(fs.getattr(&CALLER, fid)).map(|found| self.stat(&found))
             }
             Operation::MakeDirectory { path, mode } => {
-                let (above, name) = self.parent(client, path)?;
+                let (above, name) = self.parent(path)?;
                 blocking::wait(fs.mkdir(&CALLER, above, name, mode.0)).map(|_| Outcome::Done)
             }
             Operation::RemoveDirectory { path } => {
-                let (above, name) = self.parent(client, path)?;
+                let (above, name) = self.parent(path)?;
                 blocking::wait(fs.rmdir(&CALLER, above, name)).map(|()| Outcome::Done)
             }
             Operation::Unlink { path } => {
-                let (above, name) = self.parent(client, path)?;
+                let (above, name) = self.parent(path)?;
                 blocking::wait(fs.unlink(&CALLER, above, name)).map(|()| Outcome::Done)
             }
             Operation::Rename { from, to } => {
-                let (from, to) = (self.parent(client, from)?, self.parent(client, to)?);
+                let (from, to) = (self.parent(from)?, self.parent(to)?);
                 blocking::wait(fs.rename(&CALLER, from, to)).map(|()| Outcome::Done)
             }
             Operation::Link { from, to } => {
-                let fid = self.find(client, from, false)?;
-                let (above, name) = self.parent(client, to)?;
+                let fid = self.find(from, false)?;
+                let (above, name) = self.parent(to)?;
+                if self.find(to, false).is_ok() {
+                    return Err(Errno::EEXIST);
+                }
                 blocking::wait(fs.link(&CALLER, fid, above, name)).map(|()| Outcome::Done)
             }
             Operation::Symlink { path, target } => {
-                let (above, name) = self.parent(client, path)?;
+                let (above, name) = self.parent(path)?;
                 let target = target.as_bytes();
                 blocking::wait(fs.symlink(&CALLER, above, name, target)).map(|_| Outcome::Done)
             }
             Operation::ReadLink { path } => {
-                let fid = self.find(client, path, false)?;
+                let fid = self.find(path, false)?;
                 blocking::wait(fs.read_link(&CALLER, fid)).map(text)
             }
-            Operation::List { path, skip } => self.list(client, path, *skip as usize),
+            Operation::List { path, skip } => self.list(path, *skip as usize),
             Operation::Truncate { path, size } => {
-                let fid = self.find(client, path, true)?;
+                let fid = self.find(path, true)?;
                 let change = Change { size: Some(*size), ..Change::default() };
                 blocking::wait(fs.setattr(&CALLER, fid, change)).map(|_| Outcome::Done)
             }
-            other => self.on_attributes(client, other),
+            other => self.on_attributes(other),
         }
     }
 
     /// Reads some names of a directory, and the others from where they end.
-    fn list(&self, client: u8, path: &str, skip: usize) -> Performed {
-        let (fs, fid) = (self.mount(client), self.find(client, path, true)?);
+    fn list(&self, path: &str, skip: usize) -> Performed {
+        let (fs, fid) = (&self.mount, self.find(path, true)?);
         let (mut names, mut from) = (Vec::new(), Some(0));
         while let Some(position) = from {
             let (items, next) = blocking::wait(fs.read_directory(&CALLER, fid, position))?;
@@ -82,9 +85,9 @@ impl Run<'_> {
         Ok(Outcome::Names(names))
     }
 
-    fn on_attributes(&self, client: u8, operation: &Operation) -> Performed {
-        let fs = self.mount(client);
-        let find = |path| self.find(client, path, true);
+    fn on_attributes(&self, operation: &Operation) -> Performed {
+        let fs = &self.mount;
+        let find = |path| self.find(path, true);
         let change = |path, change| {
             blocking::wait(fs.setattr(&CALLER, find(path)?, change)).map(|_| Outcome::Done)
         };

@@ -9,12 +9,12 @@ use fulmar_base::Errno;
 use fulmar_client::special;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use rustix::fs::{FallocateFlags, FileType, Mode, SeekFrom, XattrFlags};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, SeekFrom, XattrFlags};
 
 use super::super::operation::{Operation, Step, bytes};
 use super::super::outcome::Outcome;
 use super::super::words::{Access, How, Layout, Owner, Slot, What};
-use super::{Open, Performed, Run, call_errno, errno};
+use super::{Open, Performed, Run, call_errno, errno, map};
 
 /// The permissions of new files, from which the umask is taken.
 const MODE: u32 = 0o666;
@@ -36,6 +36,10 @@ impl Run<'_> {
             operation => {
                 let slot = operation.slot().ok_or(Errno::EBADF)?;
                 let open = self.slots.get(&key(&slot)).ok_or(Errno::EBADF)?;
+                if let Operation::Copy { at, len, to, start, .. } = operation {
+                    let to = self.slots.get(&key(to)).ok_or(Errno::EBADF)?;
+                    return copy(&open.file, (*at, *len), &to.file, *start);
+                }
                 if let Operation::StatOpen { .. } = operation {
                     return open.file.metadata().map(|found| self.stat(&found)).map_err(errno);
                 }
@@ -60,7 +64,9 @@ fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
     let mut flags = flag(access.append, libc::O_APPEND)
         | flag(access.create, libc::O_CREAT)
         | flag(access.truncate, libc::O_TRUNC)
-        | flag(access.exclusive, libc::O_EXCL);
+        | flag(access.exclusive, libc::O_EXCL)
+        | flag(access.direct, libc::O_DIRECT)
+        | flag(access.sync, libc::O_SYNC);
     if let Some(layout) = layout.to_bytes().filter(|_| access.create && has_no_name) {
         let made = rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -83,11 +89,19 @@ fn on_file(open: &Open, operation: &Operation) -> Performed {
     match operation {
         Operation::Read { at, len, .. } => read(file, *at, *len).map(Outcome::Bytes).map_err(errno),
         Operation::Write { at, len, pattern, .. } => {
-            // The pattern depends on where it will be: clients take turns, so this is there.
-            let end = file.metadata().map_err(errno)?.len();
-            let at = if open.appends { end } else { *at };
+            // An append is at the end, and its pattern begins at 0.
+            let at = if open.appends { 0 } else { *at };
             let written = file.write_all_at(&bytes(*pattern, at, *len), at);
             written.map(|()| Outcome::Done).map_err(errno)
+        }
+        Operation::Store { at, len, pattern, .. } => {
+            let end = file.metadata().map_err(errno)?.len().min(at + len);
+            let data = bytes(*pattern, *at, end.saturating_sub(*at));
+            map::store(file, *at, &data).map(|()| Outcome::Done).map_err(call_errno)
+        }
+        Operation::Load { at, len, .. } => {
+            let end = file.metadata().map_err(errno)?.len().min(at + len);
+            map::load(file, *at, end.saturating_sub(*at)).map(Outcome::Bytes).map_err(call_errno)
         }
         Operation::Cut { size, .. } => match file.set_len(*size).map_err(errno) {
             // A file that is not open to be written.
@@ -116,6 +130,21 @@ fn on_file(open: &Open, operation: &Operation) -> Performed {
     }
 }
 
+fn copy(from: &File, (at, len): (u64, u64), to: &File, start: u64) -> Performed {
+    // As programs that copy do: a kernel copies up to the length that it was told last.
+    from.metadata().map_err(errno)?;
+    let (mut at, mut start, end) = (at, start, at + len);
+    while at < end {
+        let left = (end - at) as usize;
+        match rustix::fs::copy_file_range(from, Some(&mut at), to, Some(&mut start), left) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => return Err(call_errno(error)),
+        }
+    }
+    Ok(Outcome::Done)
+}
+
 fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     let (mut bytes, mut done) = (vec![0; len as usize], 0);
     while done < bytes.len() {
@@ -128,9 +157,20 @@ fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn flock(file: &File, operation: &Operation) -> Performed {
+    let how = match operation {
+        Operation::Lock { share, .. } if share.write => FlockOperation::NonBlockingLockExclusive,
+        Operation::Lock { .. } => FlockOperation::NonBlockingLockShared,
+        _ => FlockOperation::Unlock,
+    };
+    rustix::fs::flock(file, how).map(|()| Outcome::Done).map_err(call_errno)
+}
+
 fn on_locks(file: &File, operation: &Operation) -> Performed {
     let kind = |share: &Access| if share.write { libc::F_WRLCK } else { libc::F_RDLCK };
     let (owner, kind, start, len) = match operation {
+        Operation::Lock { owner: Owner::Flock, .. }
+        | Operation::Unlock { owner: Owner::Flock, .. } => return flock(file, operation),
         Operation::Lock { owner, share, start, len, .. }
         | Operation::TestLock { owner, share, start, len, .. } => (owner, kind(share), start, len),
         Operation::Unlock { owner, start, len, .. } => (owner, libc::F_UNLCK, start, len),
@@ -147,6 +187,7 @@ fn on_locks(file: &File, operation: &Operation) -> Performed {
     let call = match (owner, is_test) {
         (Owner::Process, false) => FcntlArg::F_SETLK(&lock),
         (Owner::Process, true) => FcntlArg::F_GETLK(&mut lock),
+        (Owner::Flock, _) => return Err(Errno::EINVAL),
         (Owner::OpenFile, false) => FcntlArg::F_OFD_SETLK(&lock),
         (Owner::OpenFile, true) => FcntlArg::F_OFD_GETLK(&mut lock),
     };

@@ -3,6 +3,7 @@
 //! A client is a mount. Its process locks are those of this process on the files of that mount.
 
 mod files;
+mod map;
 mod names;
 
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ const BLOCK: u64 = 512;
 const BLOCKS_EXTRA: u64 = 4096;
 
 /// Bytes up to a length. What was never written, or freed, is zero.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Data {
     size: u64,
     /// Shared with copies of the model until they are written.

@@ -36,9 +36,33 @@ impl World {
                 let inode = self.inode(open.inode);
                 inode.touch();
                 let Some(data) = inode.data() else { return Err(Errno::EISDIR) };
-                let at = if open.access.append { data.size() } else { *at };
-                data.write(at, &bytes(*pattern, at, *len));
+                let (place, at) = open.place(*at, data.size());
+                data.write(at, &bytes(*pattern, place, *len));
                 Ok(Outcome::Done)
+            }
+            Operation::Store { slot, at, len, pattern } => {
+                let open = self.mappable(key(slot), true)?;
+                let inode = self.inode(open.inode);
+                inode.atime = None;
+                let Some(data) = inode.data() else { return Err(Errno::EACCES) };
+                let end = data.size().min(at + len);
+                if *at < end {
+                    data.write(*at, &bytes(*pattern, *at, end - at));
+                    // When the page is written is the kernel's choice.
+                    inode.mtime = None;
+                }
+                Ok(Outcome::Done)
+            }
+            Operation::Load { slot, at, len } => {
+                let open = self.mappable(key(slot), false)?;
+                let inode = self.inode(open.inode);
+                inode.atime = None;
+                Ok(Outcome::Bytes(
+                    inode.data().map(|data| data.read(*at, *len)).unwrap_or_default(),
+                ))
+            }
+            Operation::Copy { slot, at, len, to, start } => {
+                self.copy(key(slot), (*at, *len), key(to), *start)
             }
             Operation::Cut { slot, size } => {
                 let open = self.writable(key(slot))?;
@@ -58,8 +82,12 @@ impl World {
                 Ok(Outcome::Stat(self.stat(open.inode)))
             }
             Operation::Lock { slot, owner, share, start, len } => {
-                let open = self.lockable(key(slot), *share)?;
-                let (owner, range) = (lock_owner(step.client, &open, *owner), *start..start + len);
+                let open = match owner {
+                    Owner::Flock => self.opened(key(slot))?,
+                    _ => self.lockable(key(slot), *share)?,
+                };
+                let range = lock_range(*owner, *start, *len);
+                let owner = lock_owner(step.client, &open, *owner);
                 let locks = &mut self.inode(open.inode).locks;
                 if locks.is_refused(owner, &range, share.write) {
                     return Err(Errno::EAGAIN);
@@ -69,8 +97,9 @@ impl World {
             }
             Operation::Unlock { slot, owner, start, len } => {
                 let open = self.opened(key(slot))?;
+                let range = lock_range(*owner, *start, *len);
                 let owner = lock_owner(step.client, &open, *owner);
-                self.inode(open.inode).locks.set(owner, &(*start..start + len), None);
+                self.inode(open.inode).locks.set(owner, &range, None);
                 Ok(Outcome::Done)
             }
             Operation::TestLock { slot, owner, share, start, len } => {
@@ -104,6 +133,34 @@ impl World {
     fn writable(&self, key: Key) -> Result<Open, Errno> {
         self.opened(key)
             .and_then(|open| if open.access.write { Ok(open) } else { Err(Errno::EBADF) })
+    }
+
+    /// Returns an open file that may be mapped, for which it has to be readable in any case.
+    fn mappable(&self, key: Key, writes: bool) -> Result<Open, Errno> {
+        let open = self.opened(key)?;
+        let may = open.access.read && (open.access.write || !writes);
+        if may { Ok(open) } else { Err(Errno::EACCES) }
+    }
+
+    fn copy(&mut self, from: Key, (at, len): (u64, u64), to: Key, start: u64) -> Applied {
+        let (from, to) = (self.opened(from)?, self.opened(to)?);
+        if !from.access.read || !to.access.write || to.access.append {
+            return Err(Errno::EBADF);
+        }
+        let source = self.inode(from.inode);
+        source.atime = None;
+        let copied = source.data().map(|data| data.read(at, len)).unwrap_or_default();
+        let len = copied.len() as u64;
+        if from.inode == to.inode && at < start + len && start < at + len {
+            return Err(Errno::EINVAL);
+        }
+        if !copied.is_empty() {
+            let target = self.inode(to.inode);
+            target.touch();
+            let Some(data) = target.data() else { return Err(Errno::EISDIR) };
+            data.write(start, &copied);
+        }
+        Ok(Outcome::Done)
     }
 
     fn lockable(&self, key: Key, share: Access) -> Result<Open, Errno> {
@@ -197,5 +254,10 @@ impl World {
 }
 
 fn lock_owner(client: u8, open: &Open, owner: Owner) -> (u8, Option<u64>) {
-    (client, (owner == Owner::OpenFile).then_some(open.number))
+    (client, (owner != Owner::Process).then_some(open.number))
+}
+
+/// Returns what is locked: by `flock` the whole file. Locks of all kinds exclude each other, as with a kernel client.
+fn lock_range(owner: Owner, start: u64, len: u64) -> std::ops::Range<u64> {
+    if owner == Owner::Flock { 0..u64::MAX } else { start..start + len }
 }

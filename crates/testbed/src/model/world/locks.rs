@@ -14,7 +14,7 @@ struct Part {
 }
 
 /// The locks of a file, which those of others exclude.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Locks(BTreeMap<LockOwner, Vec<Part>>);
 
 impl Locks {

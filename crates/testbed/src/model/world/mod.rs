@@ -36,7 +36,7 @@ const FUTURE: i64 = 3_000_000_000;
 pub(crate) const ROOT: u64 = 0;
 
 /// What an inode is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     File(Data),
     /// With the directory in which it is.
@@ -44,7 +44,7 @@ pub(crate) enum Node {
     Symlink(String),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Inode {
     pub(crate) node: Node,
     pub(crate) mode: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Inode {
 }
 
 /// An open file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Open {
     pub(crate) inode: u64,
     pub(crate) access: Access,
@@ -71,8 +71,16 @@ pub(crate) struct Open {
     pub(crate) number: u64,
 }
 
+impl Open {
+    /// Returns by which offset the pattern of a write begins, and where the write is. That of an append does not depend on
+    /// where it is: who appends does not know.
+    pub(crate) fn place(&self, at: u64, size: u64) -> (u64, u64) {
+        if self.access.append { (0, size) } else { (at, at) }
+    }
+}
+
 /// A file system, and what its clients have open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct World {
     pub(crate) inodes: BTreeMap<u64, Inode>,
     pub(crate) opens: BTreeMap<(u8, Slot), Open>,
