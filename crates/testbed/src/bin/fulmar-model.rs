@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use fulmar_testbed::kill::{Net, scratch};
 use fulmar_testbed::lab::binaries;
+use fulmar_testbed::model::agent;
+use fulmar_testbed::model::agents::Agents;
 use fulmar_testbed::model::library::Library;
 use fulmar_testbed::model::mounts::Mounts;
 use fulmar_testbed::model::{Failure, Layout, Settings, Step, generate, parse, shrink};
@@ -27,7 +29,7 @@ struct Args {
     /// End after so many failures
     #[arg(long, default_value_t = 1)]
     failures: usize,
-    /// How many clients there are
+    /// How many clients there are; with --on as many as there are commands
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
     clients: u8,
     /// How many operations a seed has
@@ -39,12 +41,21 @@ struct Args {
     /// Let clients do some operations at the same time
     #[arg(long)]
     together: bool,
+    /// Use a directory that is mounted, by a command for each client that begins `fulmar-model --agent DIRECTORY`, there or by ssh
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["mounts", "restarts", "clients"])]
+    on: Vec<String>,
+    /// Execute operations in this directory that are read from standard input, for a tester with --on
+    #[arg(long, value_name = "DIRECTORY", exclusive = true)]
+    agent: Option<PathBuf>,
     /// The layout of new files: default, plain, wide, parts or mdt; by default each seed draws some
     #[arg(long, value_parser = layout)]
     layout: Option<Layout>,
     /// Restart the servers among the operations
     #[arg(long)]
     restarts: bool,
+    /// Leave out operations by their verbs, as `allocate,seek`: what these servers do not support
+    #[arg(long, value_name = "VERBS", value_delimiter = ',')]
+    without: Vec<String>,
     /// Execute the operations of this file instead, one in a line
     #[arg(long)]
     replay: Option<PathBuf>,
@@ -74,6 +85,14 @@ type Check<'a> = &'a mut dyn FnMut(&[Step]) -> Result<(), Box<Failure>>;
 
 /// Returns whether everything was as the model says.
 fn run(args: &Args) -> Result<bool, String> {
+    if let Some(directory) = &args.agent {
+        agent::serve(directory, std::io::stdin().lock(), std::io::stdout().lock())?;
+        return Ok(true);
+    }
+    if !args.on.is_empty() {
+        let mut agents = Agents::start(&args.on)?;
+        return explore(args, &mut |steps| agents.check(steps));
+    }
     let (net, scratch) =
         (Net { third: 1 + (std::process::id() % 250) as u8, port: 9977 }, scratch("model"));
     if args.mounts {
@@ -98,11 +117,13 @@ fn explore(args: &Args, check: Check<'_>) -> Result<bool, String> {
     }
     let first = args.seed.unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
     let (begun, limit) = (Instant::now(), Duration::from_secs(args.seconds));
-    let &Args { clients, steps, restarts, together, layout, .. } = args;
-    let settings = Settings { clients, steps, restarts, together, layout };
+    let &Args { steps, restarts, together, layout, .. } = args;
+    let settings = Settings { clients: clients(args), steps, restarts, together, layout };
     let (mut seed, mut failures) = (first, 0);
     while begun.elapsed() < limit && failures < args.failures {
-        if !examine(args, check, &generate(seed, settings)) {
+        let mut steps = generate(seed, settings);
+        steps.retain(|step| args.without.iter().all(|verb| verb != step.operation.verb()));
+        if !examine(args, check, &steps) {
             println!("seed {seed}\n");
             failures += 1;
         }
@@ -112,13 +133,26 @@ fn explore(args: &Args, check: Check<'_>) -> Result<bool, String> {
     Ok(failures == 0)
 }
 
+fn clients(args: &Args) -> u8 {
+    if args.on.is_empty() { args.clients } else { args.on.len().min(255) as u8 }
+}
+
+/// Returns the arguments that say what executes the operations.
+fn executor(args: &Args) -> String {
+    if args.on.is_empty() {
+        let mounts = if args.mounts { " --mounts" } else { "" };
+        return format!("{mounts} --clients {}", args.clients);
+    }
+    let quote = |command: &String| format!(" --on '{}'", command.replace('\'', "'\\''"));
+    args.on.iter().map(quote).collect()
+}
+
 /// Executes operations. If they fail, prints fewer that do, and how they are repeated.
 fn examine(args: &Args, check: Check<'_>, steps: &[Step]) -> bool {
     let Err(failure) = check(steps) else { return true };
     println!("{failure}");
     let few = shrink(steps, args.shrink, &mut |steps| check(steps).is_err());
-    let mounts = if args.mounts { " --mounts" } else { "" };
-    println!("fulmar-model{mounts} --clients {} --replay /dev/stdin <<'END'", args.clients);
+    println!("fulmar-model{} --replay /dev/stdin <<'END'", executor(args));
     few.iter().for_each(|step| println!("{step}"));
     println!("END");
     match check(&few) {

@@ -5,15 +5,21 @@
 //!                           └─────► an executor                  what is returned
 //!                                     library   servers and clients of this process
 //!                                     mounts    system calls on mounts by processes, and servers of this one
+//!                                     agents    system calls by other processes, on mounts that they are given
 //!                                     planted   the model with a fault, which must be found
 //!  shrink      a failing run with fewer steps
 //! ```
 //!
 //! Operations are text (`operation`), so that a run can be repeated: `fulmar-model --replay FILE`.
 
+pub mod agent;
+pub mod agents;
+mod calls;
 mod check;
 mod generate;
+mod kernels;
 pub mod library;
+mod lines;
 pub mod mounts;
 mod operation;
 mod order;

@@ -1,9 +1,10 @@
 //! Random operations of several clients on files, compared with a model. `make model` executes more of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fulmar_testbed::kill::{Net, scratch};
 use fulmar_testbed::lab::{binaries, not_run};
+use fulmar_testbed::model::agents::Agents;
 use fulmar_testbed::model::library::Library;
 use fulmar_testbed::model::mounts::Mounts;
 use fulmar_testbed::model::planted::{Fault, Planted};
@@ -14,6 +15,10 @@ const SETTINGS: Settings =
     Settings { clients: CLIENTS, steps: 200, restarts: false, together: true, layout: None };
 /// Seeds of each layout.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
+/// Seeds of agents, which are the same operations by other processes.
+const AGENTS: std::ops::RangeInclusive<u64> = 101..=103;
+/// Two mounts.
+const MOUNTED: Settings = Settings { clients: 2, ..SETTINGS };
 /// Seeds in which each planted fault is found.
 const PLANTED: u64 = 60;
 /// The most operations that show one.
@@ -76,18 +81,38 @@ fn clients_do_what_the_model_says_on_the_mdt() {
     library("model-mdt", 164, Settings { layout: Some(Layout::OnMdt), ..SETTINGS });
 }
 
-#[test]
-fn two_mounts_do_what_the_model_says() {
+/// Mounts by processes, or says why there are none.
+fn mounts(name: &str, third: u8) -> Option<Mounts> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        return not_run("the model with mounts: it needs root and /dev/fuse: run it with sudo");
+        not_run("the model with mounts: it needs root and /dev/fuse: run it with sudo");
+        return None;
     }
     let fulmar = binaries().unwrap_or_else(|why| panic!("{why}")).join("fulmar");
-    let settings = Settings { clients: 2, ..SETTINGS };
-    let mounts = Mounts::start(&fulmar, &scratch("model-mounts"), net(165), settings.clients);
-    let mut mounts = mounts.unwrap_or_else(|error| panic!("{error}"));
+    let mounts = Mounts::start(&fulmar, &scratch(name), net(third), MOUNTED.clients);
+    Some(mounts.unwrap_or_else(|error| panic!("{error}")))
+}
+
+#[test]
+fn two_mounts_do_what_the_model_says() {
+    let Some(mut mounts) = mounts("model-mounts", 165) else { return };
     for seed in SEEDS {
-        let done = mounts.check(&generate(seed, settings));
+        let done = mounts.check(&generate(seed, MOUNTED));
         done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }
+    mounts.stop().unwrap_or_else(|damage| panic!("{damage}"));
+}
+
+#[test]
+fn agents_in_two_mounts_do_what_the_model_says() {
+    let Some(mounts) = mounts("model-agents", 166) else { return };
+    let model = env!("CARGO_BIN_EXE_fulmar-model");
+    let command = |at: &PathBuf| format!("'{model}' --agent '{}'", at.display());
+    let commands: Vec<String> = mounts.mountpoints().iter().map(command).collect();
+    let mut agents = Agents::start(&commands).unwrap_or_else(|error| panic!("{error}"));
+    for seed in AGENTS {
+        let done = agents.check(&generate(seed, MOUNTED));
+        done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    }
+    drop(agents);
     mounts.stop().unwrap_or_else(|damage| panic!("{damage}"));
 }

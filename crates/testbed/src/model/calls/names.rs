@@ -12,14 +12,14 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, Timespec, Timesta
 use super::super::operation::Operation;
 use super::super::outcome::{Kind, Outcome};
 use super::super::words::{Acl, Flags};
-use super::{Performed, Run, call_errno, errno};
+use super::{Directory, Performed, call_errno, errno};
 
 /// The room for names of a directory that are read at once, and for an attribute.
 const ROOM: usize = 8 << 10;
 
-impl Run<'_> {
-    pub(super) fn on_names(&self, client: u8, operation: &Operation) -> Performed {
-        let at = |path: &str| self.path(client, path);
+impl Directory {
+    pub(super) fn on_names(&self, operation: &Operation) -> Performed {
+        let at = |path: &str| self.path(path);
         let done = match operation {
             Operation::Stat { path } => {
                 let found = fs::symlink_metadata(at(path));

@@ -1,25 +1,14 @@
-//! Operations by system calls on mounts, each by a process `fulmar mount`, on servers of this process.
-//!
-//! A client is a mount. Its process locks are those of this process on the files of that mount.
+//! Operations by system calls on mounts, each by a process `fulmar mount`, on servers of this process. A client is a mount.
 
-mod files;
-mod map;
-mod names;
-
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fulmar_base::Errno;
-
+use super::calls::Directory;
 use super::check::{Executor, Failure, check};
 use super::library::now;
 use super::operation::{Operation, Step};
-use super::outcome::{Kind, Outcome, Stat, Time};
+use super::outcome::Outcome;
 use super::servers::Servers;
-use super::words::Slot;
 use crate::kill::Net;
 
 /// Servers, and mounts of their file system.
@@ -79,9 +68,15 @@ impl Mounts {
         let directory = self.mountpoints[0].join(&name);
         std::fs::create_dir(&directory)
             .unwrap_or_else(|error| panic!("{} cannot be made: {error}", directory.display()));
-        let clients = self.mountpoints.len() as u8;
-        let mut run = Run { mounts: self, root: name, slots: BTreeMap::new(), begun: now() };
-        check(steps, clients, &mut run)
+        let (clients, begun) = (self.mountpoints.len() as u8, now());
+        let of_mount = |at: &PathBuf| Directory::new(at.join(&name), begun);
+        let directories = self.mountpoints.iter().map(of_mount).collect();
+        check(steps, clients, &mut Run { servers: self.servers.as_mut(), directories })
+    }
+
+    /// Returns where the clients have mounted the file system.
+    pub fn mountpoints(&self) -> &[PathBuf] {
+        &self.mountpoints
     }
 
     /// Ends the mounts and the servers.
@@ -112,71 +107,19 @@ impl Drop for Mounts {
     }
 }
 
-/// The result of an operation.
-type Performed = Result<Outcome, Errno>;
-
-/// The operations of a run, in a directory of their own.
+/// The operations of a run, in a directory of their own: as each mount has it.
 struct Run<'a> {
-    mounts: &'a mut Mounts,
-    root: String,
-    slots: BTreeMap<(u8, Slot), Open>,
-    begun: i64,
-}
-
-/// An open file.
-struct Open {
-    file: File,
-    appends: bool,
+    servers: Option<&'a mut Servers>,
+    directories: Vec<Directory>,
 }
 
 impl Executor for Run<'_> {
     fn perform(&mut self, step: &Step) -> Outcome {
-        let performed = match &step.operation {
-            Operation::Restart {} => {
-                if let Some(servers) = &mut self.mounts.servers {
-                    let restarted = servers.restart();
-                    restarted.unwrap_or_else(|error| panic!("the servers do not start: {error}"));
-                }
-                Ok(Outcome::Done)
-            }
-            operation if operation.slot().is_some() => self.on_open(step),
-            operation => self.on_names(step.client, operation),
+        let (Operation::Restart {}, Some(servers)) = (&step.operation, &mut self.servers) else {
+            return self.directories[usize::from(step.client)].perform(&step.operation);
         };
-        performed.unwrap_or_else(Outcome::Failed)
+        let restarted = servers.restart();
+        restarted.unwrap_or_else(|error| panic!("the servers do not start: {error}"));
+        Outcome::Done
     }
-}
-
-impl Run<'_> {
-    fn path(&self, client: u8, path: &str) -> PathBuf {
-        let run = self.mounts.mountpoints[usize::from(client)].join(&self.root);
-        run.join(path.trim_start_matches('/'))
-    }
-
-    fn stat(&self, found: &std::fs::Metadata) -> Outcome {
-        use std::os::unix::fs::MetadataExt;
-        let Some(kind) = Kind::of_mode(found.mode()) else { return Outcome::Failed(Errno::EIO) };
-        let time = |seconds| Time::of(seconds, self.begun);
-        Outcome::Stat(Stat {
-            kind,
-            mode: found.mode() & 0o7777,
-            uid: found.uid(),
-            gid: found.gid(),
-            links: found.nlink() as u32,
-            size: Some(found.len()),
-            blocks: found.blocks()..=found.blocks(),
-            atime: Some(time(found.atime())),
-            mtime: Some(time(found.mtime())),
-            ctime: time(found.ctime()),
-        })
-    }
-}
-
-/// Returns the number of an error.
-fn errno(error: io::Error) -> Errno {
-    Errno(error.raw_os_error().unwrap_or(Errno::EIO.0))
-}
-
-/// The same of a system call.
-fn call_errno(error: rustix::io::Errno) -> Errno {
-    Errno(error.raw_os_error())
 }

@@ -11,33 +11,31 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, SeekFrom, XattrFlags};
 
-use super::super::operation::{Operation, Step, bytes};
+use super::super::operation::{Operation, bytes};
 use super::super::outcome::Outcome;
-use super::super::words::{Access, How, Layout, Owner, Slot, What};
-use super::{Open, Performed, Run, call_errno, errno, map};
+use super::super::words::{Access, How, Layout, Owner, What};
+use super::{Directory, Open, Performed, call_errno, errno, map};
 
 /// The permissions of new files, from which the umask is taken.
 const MODE: u32 = 0o666;
 
-impl Run<'_> {
-    pub(super) fn on_open(&mut self, step: &Step) -> Performed {
-        let key = |slot: &Slot| (step.client, *slot);
-        match &step.operation {
+impl Directory {
+    pub(super) fn on_open(&mut self, operation: &Operation) -> Performed {
+        match operation {
             Operation::Open { slot, path, access, layout } => {
-                self.slots.remove(&key(slot));
-                let path = self.path(step.client, path);
-                let (file, appends) = (open(&path, *access, *layout)?, access.append);
-                self.slots.insert(key(slot), Open { file, appends });
+                self.slots.remove(slot);
+                let (file, appends) = (open(&self.path(path), *access, *layout)?, access.append);
+                self.slots.insert(*slot, Open { file, appends });
                 Ok(Outcome::Done)
             }
             Operation::Close { slot } => {
-                self.slots.remove(&key(slot)).map(|_| Outcome::Done).ok_or(Errno::EBADF)
+                self.slots.remove(slot).map(|_| Outcome::Done).ok_or(Errno::EBADF)
             }
             operation => {
                 let slot = operation.slot().ok_or(Errno::EBADF)?;
-                let open = self.slots.get(&key(&slot)).ok_or(Errno::EBADF)?;
+                let open = self.slots.get(&slot).ok_or(Errno::EBADF)?;
                 if let Operation::Copy { at, len, to, start, .. } = operation {
-                    let to = self.slots.get(&key(to)).ok_or(Errno::EBADF)?;
+                    let to = self.slots.get(to).ok_or(Errno::EBADF)?;
                     return copy(&open.file, (*at, *len), &to.file, *start);
                 }
                 if let Operation::StatOpen { .. } = operation {
