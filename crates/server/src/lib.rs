@@ -89,6 +89,7 @@ mod roster;
 mod run;
 mod serve;
 mod settings;
+mod silent;
 mod stopping;
 mod storage;
 mod target;

@@ -20,8 +20,10 @@ use fulmar_rpc::export::Eviction;
 use fulmar_rpc::reverse::{Call, CallId};
 use fulmar_rpc::service::{Request, RequestId, Server};
 use futures_channel::oneshot;
+use tracing::warn;
 
 use crate::context::{Context, Granted, LockAnswer, LockWanted};
+use crate::silent::{self, Silent};
 use crate::target::Answer;
 use crate::traced;
 
@@ -177,16 +179,24 @@ impl Locks {
     }
 
     /// Does what the namespace wants, until there is something for somebody else.
-    pub(crate) fn follow(&mut self, now: Time, server: &mut Server) -> Option<Wanted> {
+    pub(crate) fn follow(
+        &mut self,
+        now: Time,
+        server: &mut Server,
+        silent: &Silent,
+    ) -> Option<Wanted> {
         while let Some(output) = self.namespace.poll_output() {
             match output {
                 Output::Reply { request, status, reply, lvb } => {
                     traced::told(&self.name, status, &reply);
                     self.reply(now, server, request, LockAnswer { status, reply, lvb });
                 }
-                Output::Callback(callback) => self.call(now, server, &callback),
+                Output::Callback(callback) => self.call(now, server, silent, &callback),
                 Output::ReadLvb { resource } => return Some(Wanted::Lvb(resource)),
-                Output::Evict { export, why } => {
+                Output::Evict { export, why, after } => {
+                    if let Some(of) = server.exports().get(export) {
+                        warn!("{} is {}", self.name, silent::told(now, of, why, after));
+                    }
                     let why = match why {
                         EvictReason::NotCancelled => Eviction::NotCancelled,
                         EvictReason::NotAnswered => Eviction::NotAnswered,
@@ -222,8 +232,17 @@ impl Locks {
         server.reply(now, request.id, Message::error(request.message.format(), status));
     }
 
-    fn call(&mut self, now: Time, server: &mut Server, callback: &Callback) {
+    fn call(&mut self, now: Time, server: &mut Server, silent: &Silent, callback: &Callback) {
         traced::called(&self.name, callback);
+        let exports = server.exports();
+        let client = exports.get(callback.export).map(|export| export.client);
+        let is_silent = |client| !silent.exports(now, client, exports).is_empty();
+        if callback.has_answer
+            && client.is_some_and(is_silent)
+            && self.namespace.handle_silence(now, callback.export)
+        {
+            return;
+        }
         let lock = &callback.lock.lock;
         let kind = lock.resource.kind;
         let is_on_data = kind == LockType::IBITS && lock.policy.inodebits().bits == InodeBits::DOM;

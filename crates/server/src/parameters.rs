@@ -9,6 +9,8 @@
 //! target has its parameters before its first client. Counters (`target::stats`) are the same for
 //! both kinds.
 
+mod evicting;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,12 +136,13 @@ impl Parameters {
     }
 
     /// Sets the parameters whose names a pattern such as `mdt.*.root_squash` selects, until the targets end.
-    /// Returns their names.
+    /// Returns their names. `mdt.*.evict_client` evicts the clients with a NID or a UUID.
     ///
     /// # Errors
     /// Why one is not set. Those before it are.
     pub fn set(&self, pattern: &str, value: &str) -> Result<Vec<String>, Unset> {
         let mut set = timing::set(&self.running, pattern, value)?;
+        set.extend(self.evict_clients(pattern, value)?);
         for (target, _) in self.roster.served() {
             set.extend(self.set_of(target, pattern, value)?);
         }

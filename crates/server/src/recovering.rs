@@ -36,19 +36,18 @@ impl Recovering {
     }
 }
 
-/// Returns why a client was evicted.
-pub(crate) fn reason(why: Eviction) -> &'static str {
-    match why {
+/// Returns why a client was evicted; `None` if the log of the locks says it.
+pub(crate) fn reason(why: Eviction) -> Option<&'static str> {
+    Some(match why {
+        Eviction::NotCancelled | Eviction::NotAnswered => return None,
         Eviction::Administrator => "an administrator requested it",
-        Eviction::NotCancelled => "it kept a lock that others wait for",
-        Eviction::NotAnswered => "it did not answer a callback about a lock",
         Eviction::Silence => "nothing came from it for too long",
         Eviction::Replay => {
             "it repeated requests of an earlier start, and the target has recovered"
         }
         Eviction::Recovery => "it did not complete its recovery in time",
         Eviction::Replaced => "it was restarted",
-    }
+    })
 }
 
 #[cfg(test)]

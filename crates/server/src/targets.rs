@@ -22,6 +22,7 @@ use tracing::{error, info, warn};
 use crate::context::{Command, Commands, Context, Lock, Work};
 use crate::locks::{Locks, Wanted};
 use crate::recovering::{self, Recovering};
+use crate::silent::Silent;
 use crate::target::{Answer, Target};
 use crate::traced;
 
@@ -35,6 +36,7 @@ pub struct Targets {
     transfers: BTreeMap<RequestId, oneshot::Sender<Result<u64, Errno>>>,
     /// The locks that protect difficult replies.
     protected: BTreeMap<RequestId, Vec<Lock>>,
+    silent: Silent,
     work: VecDeque<Work>,
     has_ended: bool,
 }
@@ -83,6 +85,7 @@ impl Targets {
             requests: BTreeMap::new(),
             transfers: BTreeMap::new(),
             protected: BTreeMap::new(),
+            silent: Silent::default(),
             work: VecDeque::new(),
             has_ended: false,
         }
@@ -310,7 +313,7 @@ impl Targets {
                 is_done = false;
             }
             for entry in self.targets.values_mut() {
-                is_done &= !entry.follow_locks(now, &mut self.server);
+                is_done &= !entry.follow_locks(now, &mut self.server, &self.silent);
             }
             while let Some(task) = self.server.poll_task() {
                 self.take(now, task);
@@ -344,11 +347,19 @@ impl Targets {
             Task::Confirmed { request } => drop(self.protected.remove(&request)),
             Task::Evicted { target, export, client, why } => {
                 let Some(entry) = self.targets.get_mut(&target) else { return };
-                warn!("{} has evicted {client}: {}", entry.name, recovering::reason(why));
+                match recovering::reason(why) {
+                    Some(reason) => warn!("{} has evicted {client}: {reason}", entry.name),
+                    None => self.silent.insert(now, client),
+                }
                 if let Some(recovering) = &mut entry.recovering {
                     recovering.evicted();
                 }
                 self.gone(now, target, export, Some(why));
+                for (target, export) in self.silent.exports(now, client, self.server.exports()) {
+                    if let Some(other) = self.targets.get_mut(&target) {
+                        other.locks.namespace().handle_silence(now, export);
+                    }
+                }
             }
             Task::Recovered { target } => {
                 let context = self.context(target);
@@ -490,9 +501,9 @@ impl Entry {
     }
 
     /// Does what the locks want. Returns whether they wanted something.
-    fn follow_locks(&mut self, now: Time, server: &mut Server) -> bool {
+    fn follow_locks(&mut self, now: Time, server: &mut Server, silent: &Silent) -> bool {
         let mut was_busy = false;
-        while let Some(Wanted::Lvb(resource)) = self.locks.follow(now, server) {
+        while let Some(Wanted::Lvb(resource)) = self.locks.follow(now, server, silent) {
             self.locks.read(now, resource, self.target.lvb(resource));
             was_busy = true;
         }

@@ -255,5 +255,7 @@ pub enum Output {
         export: Handle,
         /// Why.
         why: EvictReason,
+        /// For how long it was waited for.
+        after: Duration,
     },
 }

@@ -16,6 +16,8 @@ use super::namespace::{LOCAL, Namespace, Timer};
 pub(super) struct UnderWay {
     kind: CallbackKind,
     lock: Handle,
+    /// When it was made.
+    pub(super) since: Time,
     /// The glimpse that waits for it.
     pub(super) glimpse: Option<u64>,
 }
@@ -49,7 +51,8 @@ impl Namespace {
             }
             Answer::Answered(..) | Answer::Failed => {
                 if lock.is_some() {
-                    self.evict(id.export, EvictReason::NotAnswered);
+                    let after = now.since(under_way.since);
+                    self.evict(id.export, EvictReason::NotAnswered, after);
                 }
             }
         }
@@ -57,6 +60,23 @@ impl Namespace {
             self.end_callback_of(glimpse);
         }
         self.settle(now);
+    }
+
+    /// The host has found that a client is silent, as at another target. If something is awaited from it here too, it
+    /// is evicted at once, unless it is a server. Returns whether it is.
+    pub fn handle_silence(&mut self, now: Time, export: Handle) -> bool {
+        let place = self.by_export.get(&export).copied();
+        let Some(place) = place.filter(|&place| !self.exports[place].features.is_server) else {
+            return false;
+        };
+        let answers = self.callbacks.range((place, 0)..=(place, u64::MAX));
+        let cancels = self.timed.range((place, 0, 0)..=(place, u32::MAX, u32::MAX));
+        let since = answers.map(|(_, one)| one.since).chain(cancels.map(|(_, since)| *since)).min();
+        if let Some(since) = since {
+            self.evict(place, EvictReason::NotAnswered, now.since(since));
+            self.settle(now);
+        }
+        since.is_some()
     }
 
     /// A client reads or writes under its locks: it gets `more` time for those that others wait for.
@@ -153,7 +173,7 @@ impl Namespace {
         about: (Option<OstLvb>, Handle),
     ) -> CallbackId {
         let id = self.next_callback(export);
-        let under_way = UnderWay { kind, lock: about.1, glimpse: None };
+        let under_way = UnderWay { kind, lock: about.1, since: now, glimpse: None };
         self.callbacks.insert((export, id.number), under_way);
         // The timer of the lock is that of a blocking callback.
         if kind != CallbackKind::Blocking {

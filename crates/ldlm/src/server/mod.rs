@@ -76,7 +76,7 @@
 //!
 //! **Holders** that are asked back have 100 s, or more where cancels are slow; reads and writes
 //! under the lock prolong that, up to an hour. Then they are evicted: all their locks go at once,
-//! and others are served. `Limits` bounds what a client can make the namespace keep.
+//! and others are served. One that another target has found silent is not waited for again. `Limits` bounds what a client can make the namespace keep.
 //!
 //! **Memory.** A granted lock needs about 130 bytes: 80 of its own, and entries by handle and by
 //! client. A resource needs about 170, and the attributes of an object 80 more.

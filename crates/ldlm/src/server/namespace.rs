@@ -147,11 +147,18 @@ impl Namespace {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
-            let (export, why) = match timer {
-                Timer::Cancel(lock) => (self.locks[lock].export, EvictReason::NotCancelled),
-                Timer::Answer(id) => (id.export, EvictReason::NotAnswered),
+            let (export, why, since) = match timer {
+                Timer::Cancel(id) => {
+                    let lock = &self.locks[id];
+                    let since = self.timed.get(&(lock.export, lock.resource, id));
+                    (lock.export, EvictReason::NotCancelled, since.copied())
+                }
+                Timer::Answer(id) => {
+                    let since = self.callbacks.get(&(id.export, id.number)).map(|one| one.since);
+                    (id.export, EvictReason::NotAnswered, since)
+                }
             };
-            self.evict(export, why);
+            self.evict(export, why, now.since(since.unwrap_or(now)));
         }
         self.settle(now);
     }
@@ -291,10 +298,10 @@ impl Namespace {
     }
 
     /// Removes a client by its place, and says so.
-    pub(super) fn evict(&mut self, export: u32, why: EvictReason) {
+    pub(super) fn evict(&mut self, export: u32, why: EvictReason, after: Duration) {
         let Some(handle) = self.exports.get(export).map(|export| export.handle) else { return };
         self.forget_export(handle);
-        self.outputs.push_back(Output::Evict { export: handle, why });
+        self.outputs.push_back(Output::Evict { export: handle, why, after });
     }
 
     fn forget_export(&mut self, export: Handle) {

@@ -22,12 +22,45 @@ fn a_holder_that_does_not_cancel_is_evicted_and_others_are_served() {
     assert!(world.evicted.is_empty());
     world.advance(1);
     assert_eq!(world.evicted, [(Handle(1), EvictReason::NotCancelled)]);
+    assert_eq!(world.waited, Duration::from_secs(100));
     let granted = world.called_back();
     assert_eq!((granted[0].0, granted[0].1), (2, CallbackKind::Completion));
     // It is unknown from now on.
     let lock = range(Modes::PW, 0, 4095);
     assert_eq!(world.enqueue(1, lock, NONE).0, Status::failed(Errno::ENOTCONN));
     assert_eq!(world.namespace.poll_timeout(), None);
+}
+
+#[test]
+fn all_that_waits_for_a_silent_holder_goes_on_at_once() {
+    let mut world = World::ost();
+    let first = range(Modes::PW, 0, 4095);
+    let other = desc(LockType::EXTENT, 2, Modes::PW, Extent { start: 0, end: 4095, gid: 0 });
+    world.granted(1, first);
+    world.granted(1, other);
+    world.waits(2, first);
+    world.advance(60);
+    world.waits(3, other);
+    world.called_back();
+    // Those from which nothing is awaited are not affected.
+    world.namespace.handle_silence(world.now, Handle(2));
+    world.namespace.handle_silence(world.now, Handle(9));
+    world.advance(40);
+    assert_eq!(world.evicted, [(Handle(1), EvictReason::NotCancelled)]);
+    let granted: Vec<u64> = world.called_back().iter().map(|one| one.0).collect();
+    assert_eq!(granted, [2, 3]);
+}
+
+#[test]
+fn a_holder_that_another_target_has_found_silent_is_evicted_at_once() {
+    let (mut world, _, callback) = blocked();
+    world.answer(callback.id, Answer::Answered(Status::OK, None));
+    world.advance(30);
+    world.namespace.handle_silence(world.now, Handle(1));
+    world.advance(0);
+    assert_eq!(world.evicted, [(Handle(1), EvictReason::NotAnswered)]);
+    assert_eq!(world.waited, Duration::from_secs(30));
+    assert_eq!(world.called_back()[0].0, 2);
 }
 
 #[test]

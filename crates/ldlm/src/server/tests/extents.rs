@@ -262,6 +262,6 @@ fn a_contended_object_is_marked() {
     assert!(!world.waits(3, range(Modes::PW, 0, 4095)).flags.has(Flags::CONTENTION));
     let (status, _) = world.enqueue(3, range(Modes::PW, 0, 4095), Flags::DENY_ON_CONTENTION);
     assert_eq!(status, Status::failed(Errno::EUSERS));
-    world.now = world.now + std::time::Duration::from_secs(31);
+    world.now = world.now + Duration::from_secs(31);
     assert!(!world.waits(2, range(Modes::PW, 0, 4095)).flags.has(Flags::CONTENTION));
 }

@@ -9,6 +9,7 @@ mod model;
 mod replays;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fulmar_base::Time;
 use fulmar_lustre_wire::ldlm::{
@@ -34,6 +35,8 @@ struct World {
     local: Vec<(u64, Result<Handle, fulmar_base::Errno>)>,
     local_blocks: Vec<u64>,
     evicted: Vec<(Handle, EvictReason)>,
+    /// For how long the last of them was waited for.
+    waited: Duration,
     /// What the host finds when it reads an object; without, it waits.
     lvb: Option<OstLvb>,
     reads: Vec<ResourceId>,
@@ -63,6 +66,7 @@ impl World {
             local,
             local_blocks,
             evicted,
+            waited: Duration::ZERO,
             lvb,
             reads,
         }
@@ -91,7 +95,10 @@ impl World {
                 },
                 Output::Local { cookie, result } => self.local.push((cookie, result)),
                 Output::LocalBlocks { cookie } => self.local_blocks.push(cookie),
-                Output::Evict { export, why } => self.evicted.push((export, why)),
+                Output::Evict { export, why, after } => {
+                    self.evicted.push((export, why));
+                    self.waited = after;
+                }
             }
         }
         self.namespace.check_invariants().unwrap_or_else(|error| panic!("{error}"));
@@ -186,7 +193,7 @@ impl World {
     }
 
     fn advance(&mut self, seconds: u64) {
-        self.now = self.now + std::time::Duration::from_secs(seconds);
+        self.now = self.now + Duration::from_secs(seconds);
         self.namespace.handle_timeout(self.now);
         self.drain();
     }

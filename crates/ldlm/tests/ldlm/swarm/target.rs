@@ -330,7 +330,7 @@ impl Target {
                 Output::ReadLvb { resource } => {
                     self.locks.handle_lvb(now, resource, Ok(Default::default()));
                 }
-                Output::Evict { export, why } => {
+                Output::Evict { export, why, .. } => {
                     let why = match why {
                         EvictReason::NotCancelled => Eviction::NotCancelled,
                         EvictReason::NotAnswered => Eviction::NotAnswered,
