@@ -142,6 +142,7 @@ pub use files::xattrs::{ACL_ACCESS, ACL_DEFAULT};
 pub use fulmar_data::{Settings as DataSettings, Stability};
 pub use fulmar_lustre_wire::mdt::XattrFlags;
 pub use inbox::Reply;
+pub use machine::requester::Requester;
 pub use members::{Member, Members};
 pub use networks::{networks_of, route};
 pub use parameters::Setting;

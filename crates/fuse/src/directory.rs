@@ -24,6 +24,7 @@ use futures_util::future::join;
 
 use crate::attributes::{file_attr, kind};
 use crate::caller::caller;
+use crate::calls::Call;
 use crate::front::{Front, open_options};
 use crate::handles::Handle;
 use crate::nodes::Kept;
@@ -131,7 +132,10 @@ impl Front {
             Ok(state.handles.add_directory(found(opened)?, position))
         };
         let flags = FopenFlags::empty();
-        self.run(reply, open, move |reply, handle| reply.opened(FileHandle(handle), flags));
+        let done = move |reply: ReplyOpen, handle| reply.opened(FileHandle(handle), flags);
+        self.run_or_undo(request, reply, open, done, |state, handle| {
+            drop(state.handles.remove(handle));
+        });
     }
 
     /// Reads the first names of a directory that is most likely opened next, if a lock protects them.
@@ -160,8 +164,10 @@ impl Front {
         let Some(handle) = state.handles.get(number.0) else { return reply.fail(Errno::EBADF) };
         state.notices.has_read(number.0);
         handle.file.note_access();
+        let call = Call::new(&state, request);
         self.tasks.begin(async move {
-            let filled = fill((&state.file_system, &caller), &handle, offset, &mut reply).await;
+            let fill = fill((&state.file_system, &caller), &handle, offset, &mut reply);
+            let filled = call.dropped(fill).await;
             // The kernel may have it closed as soon as it has the reply.
             drop(handle);
             match filled {
@@ -184,9 +190,11 @@ impl Front {
         let Some(handle) = state.handles.get(number.0) else { return reply.fail(Errno::EBADF) };
         state.notices.has_read(number.0);
         handle.file.note_access();
+        let call = Call::new(&state, request);
         self.tasks.begin(async move {
             let (who, which) = ((&*state, &caller, reader), (number.0, &*handle));
-            let filled = fill_with_attributes(who, which, offset, &mut reply).await;
+            let fill = fill_with_attributes(who, which, offset, &mut reply);
+            let filled = call.dropped(fill).await;
             drop(handle);
             match filled {
                 Ok(()) => reply.ok(),

@@ -65,7 +65,7 @@ impl Notices {
     pub(crate) fn begin_fill(self: &Arc<Self>, file: u64, (offset, len): (u64, u64)) -> Filling {
         let number =
             self.nodes(|nodes| nodes.pages.begin(file, offset..offset.saturating_add(len)));
-        Filling { notices: self.clone(), file, number }
+        Filling { fill: Fill { notices: self.clone(), file, number } }
     }
 }
 
@@ -74,15 +74,21 @@ pub(crate) fn begin_apart(what: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("fulmar-pages".to_owned()).spawn(what).is_ok()
 }
 
-/// A request that fills pages, until its reply is written.
-#[derive(Debug)]
-pub(crate) struct Filling {
+/// A request that fills pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Fill {
     notices: Arc<Notices>,
     file: u64,
     number: u64,
 }
 
-impl Filling {
+/// The same until its reply is written.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    pub(crate) fill: Fill,
+}
+
+impl Fill {
     /// Returns what is to be told when its data are found, with whether they are protected.
     pub(crate) fn attempt(&self) -> impl FnMut(bool) + Clone + Send + 'static {
         let (notices, file, number) = (self.notices.clone(), self.file, self.number);
@@ -107,16 +113,16 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        let state = self.state();
-        let (file, number) = (self.file, self.number);
-        let has_lost = self.notices.nodes(|nodes| {
+        let Fill { notices, file, number } = self.fill.clone();
+        let state = self.fill.state();
+        let has_lost = notices.nodes(|nodes| {
             nodes.pages.end(file, number);
             state == Found::Unprotected && nodes.pages.lose(file)
         });
         if has_lost {
-            let notices = self.notices.clone();
-            if !begin_apart(move || notices.drop_pages(file)) {
-                self.notices.drop_pages(file);
+            let this = notices.clone();
+            if !begin_apart(move || this.drop_pages(file)) {
+                notices.drop_pages(file);
             }
         }
     }

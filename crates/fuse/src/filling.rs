@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use fuser::{FileHandle, FopenFlags};
+use fulmar_base::Errno;
+use fuser::{FileHandle, FopenFlags, Request};
 
 use crate::dropping::{Filling, Writer};
 use crate::front::Front;
 use crate::handles::Handle;
 use crate::options::DataCache;
+use crate::replies::Reply;
 use crate::requests::COPIED_MAX;
 use crate::state::State;
 
@@ -39,52 +41,68 @@ impl State {
     }
 }
 
+/// The reply to a request that fills pages, which the kernel has locked until then.
+struct FillReply {
+    reply: fuser::ReplyData,
+    filling: Filling,
+}
+
+impl Reply for FillReply {
+    fn fail(self, errno: Errno) {
+        // The pages are not filled, and others may fill them after the reply.
+        drop(self.filling);
+        self.reply.fail(errno);
+    }
+}
+
 impl Front {
     /// Reads a range that the kernel fills its pages with.
     pub(crate) fn fill(
         &self,
-        number: u64,
-        handle: Arc<Handle>,
+        request: &Request,
+        (number, handle): (u64, Arc<Handle>),
         (offset, size): (u64, u32),
         reply: fuser::ReplyData,
     ) {
         let filling = self.state.notices.begin_fill(number, (offset, size.into()));
+        let fill = filling.fill.clone();
         let read = |_| async move {
             loop {
-                let told = filling.attempt();
+                let told = fill.attempt();
                 let data = handle.file.read_to_keep(offset, size.into(), told).await?;
-                if filling.is_found() {
-                    return Ok((data, filling));
+                if fill.is_found() {
+                    return Ok(data);
                 }
             }
         };
-        let done = |reply: fuser::ReplyData, (data, filling): (Vec<u8>, Filling)| {
+        let done = |FillReply { reply, filling }: FillReply, data: Vec<u8>| {
             reply.data(&data);
             drop(filling);
         };
+        let reply = FillReply { reply, filling };
         if size <= COPIED_MAX {
-            self.run(reply, read, done)
+            self.run(request, reply, read, done);
         } else {
-            self.run_apart(reply, read, done)
+            self.run_apart(request, reply, read, done);
         }
     }
 
     /// Writes what a program has changed in memory. The pages stay, and are then those of a file that was read.
     pub(crate) fn write_pages(
         &self,
-        number: u64,
-        handle: FileHandle,
+        request: &Request,
+        (number, handle): (u64, FileHandle),
         (offset, data): (u64, Arc<[u8]>),
         reply: fuser::ReplyWrite,
     ) {
         let len = data.len() as u32;
         let filling = self.state.notices.begin_fill(number, (offset, len.into()));
         let write = |_, handle: Arc<Handle>| async move {
-            let written = handle.file.write_to_keep(offset, data, filling.attempt()).await;
-            filling.stays();
+            let written = handle.file.write_to_keep(offset, data, filling.fill.attempt()).await;
+            filling.fill.stays();
             written.map(|()| filling)
         };
-        self.on_handle(reply, handle, write, move |reply, filling| {
+        self.on_handle(request, reply, handle, write, move |reply, filling| {
             reply.written(len);
             drop(filling);
         });

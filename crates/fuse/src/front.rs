@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_client::{FileSystem, OpenOptions, Stability};
-use fuser::{FileHandle, InitFlags, KernelConfig, LockOwner, Version};
+use fuser::{FileHandle, InitFlags, KernelConfig, LockOwner, Request, Version};
 use futures_channel::oneshot;
 use rustix::fs::OFlags;
 
+use crate::calls::Call;
 use crate::handles::Handle;
 use crate::options::{DataCache, FileLocks, Options};
 use crate::replies::Reply;
@@ -52,6 +53,7 @@ impl Front {
     /// Begins an operation that ends with a reply. It awaits the file system only, and goes on where that does.
     pub(crate) fn run<R: Reply, T, F>(
         &self,
+        request: &Request,
         reply: R,
         operation: impl FnOnce(Arc<State>) -> F,
         done: impl FnOnce(R, T) + Send + 'static,
@@ -59,12 +61,42 @@ impl Front {
         T: Send + 'static,
         F: Future<Output = Result<T, Errno>> + Send + 'static,
     {
-        self.state.file_system.spawn(answered(reply, operation(self.state.clone()), done));
+        self.run_or_undo(request, reply, operation, done, |_, _| ());
+    }
+
+    /// The same for one whose result is undone if the kernel does not learn of it, since the program was killed.
+    pub(crate) fn run_or_undo<R: Reply, T, F>(
+        &self,
+        request: &Request,
+        reply: R,
+        operation: impl FnOnce(Arc<State>) -> F,
+        done: impl FnOnce(R, T) + Send + 'static,
+        undo: impl FnOnce(&State, T) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        let (call, operation) = (Call::new(&self.state, request), operation(self.state.clone()));
+        self.state.file_system.spawn(call.answered(reply, operation, done, undo));
+    }
+
+    /// The same for one that goes on if the program is killed, which then does not wait for it.
+    pub(crate) fn run_to_the_end<F>(
+        &self,
+        request: &Request,
+        reply: fuser::ReplyEmpty,
+        operation: impl FnOnce(Arc<State>) -> F,
+    ) where
+        F: Future<Output = Result<(), Errno>> + Send + 'static,
+    {
+        let (call, operation) = (Call::new(&self.state, request), operation(self.state.clone()));
+        self.state.file_system.spawn(call.finished(reply, operation));
     }
 
     /// The same for one that awaits something else too, or has much to copy.
     pub(crate) fn run_apart<R: Reply, T, F>(
         &self,
+        request: &Request,
         reply: R,
         operation: impl FnOnce(Arc<State>) -> F,
         done: impl FnOnce(R, T) + Send + 'static,
@@ -72,12 +104,14 @@ impl Front {
         T: Send + 'static,
         F: Future<Output = Result<T, Errno>> + Send + 'static,
     {
-        self.tasks.begin(answered(reply, operation(self.state.clone()), done));
+        let (call, operation) = (Call::new(&self.state, request), operation(self.state.clone()));
+        self.tasks.begin(call.answered(reply, operation, done, |_, _| ()));
     }
 
     /// The same for an open file.
     pub(crate) fn on_handle<R: Reply, T, F>(
         &self,
+        request: &Request,
         reply: R,
         handle: FileHandle,
         operation: impl FnOnce(Arc<State>, Arc<Handle>) -> F,
@@ -87,7 +121,7 @@ impl Front {
         F: Future<Output = Result<T, Errno>> + Send + 'static,
     {
         match self.state.handles.get(handle.0) {
-            Some(handle) => self.run(reply, |state| operation(state, handle), done),
+            Some(handle) => self.run(request, reply, |state| operation(state, handle), done),
             None => reply.fail(Errno::EBADF),
         }
     }
@@ -95,6 +129,7 @@ impl Front {
     /// A descriptor of a file is closed, whose owner of locks gives them up. Others may have it open still.
     pub(crate) fn close_descriptor(
         &self,
+        request: &Request,
         number: FileHandle,
         owner: LockOwner,
         reply: fuser::ReplyEmpty,
@@ -125,11 +160,11 @@ impl Front {
             }
             written
         };
-        self.run(reply, flush, |reply, ()| reply.ok());
+        self.run_to_the_end(request, reply, flush);
     }
 
     /// Closes a file. What was locked through it is unlocked.
-    pub(crate) fn close(&self, number: FileHandle, reply: fuser::ReplyEmpty) {
+    pub(crate) fn close(&self, request: &Request, number: FileHandle, reply: fuser::ReplyEmpty) {
         let Some(handle) = self.state.handles.remove(number.0) else {
             return reply.fail(Errno::EBADF);
         };
@@ -141,19 +176,19 @@ impl Front {
                 Err(_) => unlocked,
             }
         };
-        self.run(reply, close, |reply, ()| reply.ok());
+        self.run_to_the_end(request, reply, close);
     }
-}
 
-/// Does an operation, and replies.
-async fn answered<R: Reply, T>(
-    reply: R,
-    operation: impl Future<Output = Result<T, Errno>>,
-    done: impl FnOnce(R, T),
-) {
-    match operation.await {
-        Ok(result) => done(reply, result),
-        Err(errno) => reply.fail(errno),
+    /// Begins an operation that finds a file, and tells the kernel of it.
+    pub(crate) fn run_entry<F>(
+        &self,
+        request: &Request,
+        reply: fuser::ReplyEntry,
+        operation: impl FnOnce(Arc<State>) -> F,
+    ) where
+        F: Future<Output = Result<Found, Errno>> + Send + 'static,
+    {
+        self.run_or_undo(request, reply, operation, entry, |state, found| state.not_told(&found));
     }
 }
 

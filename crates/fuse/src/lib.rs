@@ -15,7 +15,7 @@
 //!
 //! # Limits
 //!
-//! Times have seconds, as those of the protocol. A wait for a lock is interrupted by signals that are visible in
+//! Times have seconds, as those of the protocol. A wait is interrupted by signals that are visible in
 //! `/proc`, which those of another PID namespace are not.
 //!
 //! # Threads
@@ -61,6 +61,13 @@
 //! EOPNOTSUPP where the kernel does not use it, so that `ls -l` asks once and not for each file. An
 //! operation on a file that another client has replaced is ESTALE, for which the kernel looks the
 //! name up again.
+//!
+//! **Killed programs.** The kernel gets EINTR at once for what a killed program waits for (`calls`,
+//! `interrupts`), and a handle that it does not learn of is closed again. The operation itself runs
+//! for a `client::Requester`, which is known wherever it waits: a request that is not under way is
+//! withdrawn, also one whose connection was lost, and nothing more is begun, neither a request nor a
+//! change of what is cached. So a file is not removed or cut when its server comes back, long after
+//! the program was killed. What is in the cache is written.
 #![forbid(unsafe_code)]
 // It waits for a kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -69,6 +76,7 @@ mod asked;
 mod attributes;
 mod below;
 mod caller;
+mod calls;
 mod directory;
 mod dropping;
 mod expected;

@@ -1,26 +1,74 @@
 //! Locks of processes and of open files.
 
 use std::pin::pin;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use fulmar_base::Errno;
 use fulmar_client::FileLock;
 use fulmar_lustre_wire::Fid;
+use fuser::{FileHandle, INodeNo, Request};
 use futures_util::future::select;
 
+use crate::front::Front;
+use crate::options::FileLocks;
 use crate::owners::{Owners, Pending};
+use crate::replies::Reply;
 use crate::state::State;
 
 /// The types of locks in `fcntl`: to read, to write, none.
-pub(crate) const READ: i32 = 0;
-pub(crate) const WRITE: i32 = 1;
-pub(crate) const NONE: i32 = 2;
+const READ: i32 = 0;
+const WRITE: i32 = 1;
+const NONE: i32 = 2;
 
 /// Returns the lock that the kernel describes.
 pub(crate) fn described(kind: i32, (start, end): (u64, u64), owner: u64, pid: u32) -> FileLock {
     let end = end.min(FileLock::END);
     FileLock { is_exclusive: kind == WRITE, start, end, owner, pid }
+}
+
+impl Front {
+    /// Finds a lock that is in the way of another one.
+    pub(crate) fn test_lock(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        lock: FileLock,
+        reply: fuser::ReplyLock,
+    ) {
+        if self.state.options.locks == FileLocks::Refused {
+            return reply.fail(Errno::ENOSYS);
+        }
+        let file = self.state.fid(number);
+        let test =
+            |state: Arc<State>| async move { state.file_system.test_lock(file?, lock).await };
+        self.run(request, reply, test, |reply, found: Option<FileLock>| match found {
+            Some(lock) => {
+                let kind = if lock.is_exclusive { WRITE } else { READ };
+                reply.locked(lock.start, lock.end, kind, lock.pid);
+            }
+            None => reply.locked(0, 0, NONE, 0),
+        });
+    }
+
+    /// Locks or unlocks a range of a file.
+    pub(crate) fn lock(
+        &self,
+        request: &Request,
+        (number, handle): (INodeNo, FileHandle),
+        (kind, lock, waits): (i32, FileLock, bool),
+        reply: fuser::ReplyEmpty,
+    ) {
+        if self.state.options.locks == FileLocks::Refused {
+            return reply.fail(Errno::ENOSYS);
+        }
+        let file = self.state.fid(number);
+        let ends = waits.then(|| self.state.interrupts.of(request.pid()));
+        let set = |state: Arc<State>| async move {
+            state.set_lock((file?, handle.0), (kind, lock), ends).await
+        };
+        self.run_apart(request, reply, set, |reply, ()| reply.ok());
+    }
 }
 
 impl State {

@@ -112,7 +112,7 @@ fn sync(mountpoint: &Path) {
     let (sender, ended) = std::sync::mpsc::channel();
     let mountpoint = mountpoint.to_owned();
     let write = move || {
-        let _ = File::open(mountpoint).map(|root| rustix::fs::syncfs(root));
+        let _ = File::open(mountpoint).map(rustix::fs::syncfs);
         let _ = sender.send(());
     };
     if std::thread::Builder::new().name("fulmar-sync".to_owned()).spawn(write).is_ok() {

@@ -64,7 +64,7 @@ impl Front {
             let found = state.file_system.lookup(&caller, parent, &name).await?;
             Ok(state.entry_of_name((parent, &name), &found.attributes))
         };
-        self.run(reply, look, entry);
+        self.run_entry(request, reply, look);
     }
 
     /// Finds a file that the kernel has forgotten, and of which a program has a handle.
@@ -75,7 +75,7 @@ impl Front {
             let found = state.file_system.getattr(&caller, file.ok_or(Errno::ESTALE)?).await?;
             Ok(state.entry(&found))
         };
-        self.run(reply, find, entry);
+        self.run_entry(request, reply, find);
     }
 
     /// Finds the directory above one that was found by a handle.
@@ -90,7 +90,7 @@ impl Front {
             let found = state.file_system.getattr(&caller, above).await?;
             Ok(state.entry(&found))
         };
-        self.run(reply, find, entry);
+        self.run_entry(request, reply, find);
     }
 
     /// Returns the attributes of a file.
@@ -109,7 +109,7 @@ impl Front {
         }
         let caller = caller(request, 0);
         let get = |state: Arc<State>| async move { state.attributes(&caller, file?).await };
-        self.run(reply, get, |reply, (attr, time): Told| reply.attr(&time, &attr));
+        self.run(request, reply, get, |reply, (attr, time): Told| reply.attr(&time, &attr));
     }
 
     /// Returns an extended attribute of a file.
@@ -156,7 +156,7 @@ impl Front {
             }
             found
         };
-        self.run(reply, get, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
+        self.run(request, reply, get, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
     }
 }
 

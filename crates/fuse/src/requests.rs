@@ -18,10 +18,9 @@ use fuser::{
 use crate::asked::count;
 use crate::attributes::{self, Wanted};
 use crate::caller::{caller, keeps_privileges};
-use crate::front::{APPEND, Front, configure, entry, open_options, stability, value};
+use crate::front::{APPEND, Front, configure, open_options, stability, value};
 use crate::handles::Handle;
-use crate::locks::{self, described};
-use crate::options::FileLocks;
+use crate::locks::described;
 use crate::replies::Reply;
 use crate::state::{Found, NO_TIME, State, found, name};
 
@@ -90,7 +89,7 @@ impl Filesystem for Front {
             let found = found?;
             Ok(attributes::file_attr(&found, found.inode()))
         };
-        self.run(reply, set, |reply, attr| reply.attr(&NO_TIME, &attr));
+        self.run(request, reply, set, |reply, attr| reply.attr(&NO_TIME, &attr));
     }
 
     fn readlink(&self, request: &Request, number: INodeNo, reply: fuser::ReplyData) {
@@ -98,7 +97,7 @@ impl Filesystem for Front {
         let read = |state: Arc<State>| async move {
             found(state.file_system.read_link(&caller, file?).await)
         };
-        self.run(reply, read, |reply, target| reply.data(&target));
+        self.run(request, reply, read, |reply, target| reply.data(&target));
     }
 
     fn mknod(
@@ -117,7 +116,7 @@ impl Filesystem for Front {
             let made = state.file_system.mknod(&caller, parent, &name, (mode, device)).await?;
             state.entry_of(&caller, made.fid).await
         };
-        self.run(reply, make, entry);
+        self.run_entry(request, reply, make);
     }
 
     fn mkdir(
@@ -134,7 +133,7 @@ impl Filesystem for Front {
             let made = state.file_system.mkdir(&caller, parent?, &name?, mode).await?;
             state.entry_of(&caller, made.fid).await
         };
-        self.run(reply, make, entry);
+        self.run_entry(request, reply, make);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, text: &OsStr, reply: fuser::ReplyEmpty) {
@@ -142,7 +141,7 @@ impl Filesystem for Front {
         let remove = |state: Arc<State>| async move {
             state.file_system.unlink(&caller, parent?, &name?).await
         };
-        self.run(reply, remove, |reply, ()| reply.ok());
+        self.run(request, reply, remove, |reply, ()| reply.ok());
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, text: &OsStr, reply: fuser::ReplyEmpty) {
@@ -150,7 +149,7 @@ impl Filesystem for Front {
         let remove = |state: Arc<State>| async move {
             state.file_system.rmdir(&caller, parent?, &name?).await
         };
-        self.run(reply, remove, |reply, ()| reply.ok());
+        self.run(request, reply, remove, |reply, ()| reply.ok());
     }
 
     fn symlink(
@@ -167,7 +166,7 @@ impl Filesystem for Front {
             let made = state.file_system.symlink(&caller, parent?, &name?, &target).await?;
             state.entry_of(&caller, made.fid).await
         };
-        self.run(reply, make, entry);
+        self.run_entry(request, reply, make);
     }
 
     fn rename(
@@ -190,7 +189,7 @@ impl Filesystem for Front {
             let (old, new) = (old?, new?);
             state.file_system.rename(&caller, (from?, &old), (to?, &new)).await
         };
-        self.run(reply, rename, |reply, ()| reply.ok());
+        self.run(request, reply, rename, |reply, ()| reply.ok());
     }
 
     fn link(
@@ -208,7 +207,7 @@ impl Filesystem for Front {
             state.file_system.link(&caller, file, parent?, &name?).await?;
             state.entry_of(&caller, file).await
         };
-        self.run(reply, link, entry);
+        self.run_entry(request, reply, link);
     }
 
     fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: fuser::ReplyOpen) {
@@ -219,7 +218,10 @@ impl Filesystem for Front {
             let opened = found(state.file_system.open_file(&caller, file?, options).await)?;
             Ok(state.handles.add(opened, writer))
         };
-        self.run(reply, open, move |reply, handle| reply.opened(FileHandle(handle), how));
+        let done = move |reply: fuser::ReplyOpen, handle| reply.opened(FileHandle(handle), how);
+        self.run_or_undo(request, reply, open, done, |state, handle| {
+            drop(state.handles.remove(handle));
+        });
     }
 
     fn create(
@@ -246,14 +248,18 @@ impl Filesystem for Front {
         };
         // Whatever the kernel has of a file that was there already goes.
         let how = self.state.opened(flags) - FopenFlags::FOPEN_KEEP_CACHE;
-        self.run(reply, create, move |reply, (found, handle): (Found, u64)| {
+        let done = move |reply: fuser::ReplyCreate, (found, handle): (Found, u64)| {
             reply.created(&NO_TIME, &found.attr, found.generation, FileHandle(handle), how);
+        };
+        self.run_or_undo(request, reply, create, done, |state, (found, handle)| {
+            state.not_told(&found);
+            drop(state.handles.remove(handle));
         });
     }
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -268,14 +274,14 @@ impl Filesystem for Front {
         };
         // Who reads for himself has an owner of locks.
         if owner.is_none() && self.state.notices.keeps_data() {
-            return self.fill(number.0, handle, (offset, size), reply);
+            return self.fill(request, (number.0, handle), (offset, size), reply);
         }
         let read = |_| async move { handle.file.read(offset, size.into()).await };
         let done = |reply: fuser::ReplyData, data: Vec<u8>| reply.data(&data);
         if size <= COPIED_MAX {
-            self.run(reply, read, done)
+            self.run(request, reply, read, done)
         } else {
-            self.run_apart(reply, read, done)
+            self.run_apart(request, reply, read, done)
         }
     }
 
@@ -293,7 +299,7 @@ impl Filesystem for Front {
     ) {
         let data: Arc<[u8]> = data.into();
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) && self.state.notices.keeps_data() {
-            return self.write_pages(number.0, handle, (offset, data), reply);
+            return self.write_pages(request, (number.0, handle), (offset, data), reply);
         }
         // Flags of an open file change, so they come with each write.
         let offset = (open.0 & APPEND == 0).then_some(offset);
@@ -308,25 +314,25 @@ impl Filesystem for Front {
             state.notices.changed(number.0);
             written
         };
-        self.on_handle(reply, handle, write, |reply, range: Range<u64>| {
+        self.on_handle(request, reply, handle, write, |reply, range: Range<u64>| {
             reply.written((range.end - range.start) as u32);
         });
     }
 
     fn flush(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         number: FileHandle,
         owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        self.close_descriptor(number, owner, reply);
+        self.close_descriptor(request, number, owner, reply);
     }
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
@@ -334,19 +340,19 @@ impl Filesystem for Front {
         _: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        self.close(handle, reply);
+        self.close(request, handle, reply);
     }
 
     fn fsync(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         only_data: bool,
         reply: fuser::ReplyEmpty,
     ) {
         let sync = |_, handle: Arc<Handle>| async move { handle.file.sync(only_data).await };
-        self.on_handle(reply, handle, sync, |reply, ()| reply.ok());
+        self.on_handle(request, reply, handle, sync, |reply, ()| reply.ok());
     }
 
     fn opendir(
@@ -383,31 +389,31 @@ impl Filesystem for Front {
 
     fn releasedir(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         reply: fuser::ReplyEmpty,
     ) {
         self.state.notices.has_read(handle.0);
-        self.close(handle, reply);
+        self.close(request, handle, reply);
     }
 
     fn fsyncdir(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         only_data: bool,
         reply: fuser::ReplyEmpty,
     ) {
         let sync = |_, handle: Arc<Handle>| async move { handle.file.sync(only_data).await };
-        self.on_handle(reply, handle, sync, |reply, ()| reply.ok());
+        self.on_handle(request, reply, handle, sync, |reply, ()| reply.ok());
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: fuser::ReplyStatfs) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: fuser::ReplyStatfs) {
         let ask = |state: Arc<State>| async move { state.file_system.statfs().await };
-        self.run(reply, ask, |reply, usage: fulmar_client::Usage| {
+        self.run(request, reply, ask, |reply, usage: fulmar_client::Usage| {
             let blocks = |bytes: u64| bytes / u64::from(BLOCK);
             let (all, free) = (blocks(usage.bytes), blocks(usage.free));
             let available = blocks(usage.available);
@@ -433,7 +439,7 @@ impl Filesystem for Front {
             let value = (value.as_slice(), XattrFlags(flags as u32));
             state.file_system.set_xattr(&caller, file?, &name, value).await
         };
-        self.run(reply, set, |reply, ()| reply.ok());
+        self.run(request, reply, set, |reply, ()| reply.ok());
     }
 
     fn getxattr(
@@ -458,7 +464,7 @@ impl Filesystem for Front {
             };
             Ok(names.into_iter().flat_map(with_end).collect())
         };
-        self.run(reply, list, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
+        self.run(request, reply, list, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
     }
 
     fn removexattr(
@@ -474,12 +480,12 @@ impl Filesystem for Front {
             state.check_xattr(&name)?;
             state.file_system.remove_xattr(&caller, file?, &name).await
         };
-        self.run(reply, remove, |reply, ()| reply.ok());
+        self.run(request, reply, remove, |reply, ()| reply.ok());
     }
 
     fn getlk(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         _: FileHandle,
         owner: LockOwner,
@@ -489,20 +495,8 @@ impl Filesystem for Front {
         pid: u32,
         reply: fuser::ReplyLock,
     ) {
-        let file = self.state.fid(number);
         let lock = described(kind, (start, end), owner.0, pid);
-        if self.state.options.locks == FileLocks::Refused {
-            return reply.fail(Errno::ENOSYS);
-        }
-        let test =
-            |state: Arc<State>| async move { state.file_system.test_lock(file?, lock).await };
-        self.run(reply, test, |reply, found: Option<fulmar_client::FileLock>| match found {
-            Some(lock) => {
-                let kind = if lock.is_exclusive { locks::WRITE } else { locks::READ };
-                reply.locked(lock.start, lock.end, kind, lock.pid);
-            }
-            None => reply.locked(0, 0, locks::NONE, 0),
-        });
+        self.test_lock(request, number, lock, reply);
     }
 
     fn setlk(
@@ -518,16 +512,8 @@ impl Filesystem for Front {
         waits: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        let file = self.state.fid(number);
         let lock = described(kind, (start, end), owner.0, pid);
-        if self.state.options.locks == FileLocks::Refused {
-            return reply.fail(Errno::ENOSYS);
-        }
-        let ends = waits.then(|| self.state.interrupts.of(request.pid()));
-        let set = |state: Arc<State>| async move {
-            state.set_lock((file?, handle.0), (kind, lock), ends).await
-        };
-        self.run_apart(reply, set, |reply, ()| reply.ok());
+        self.lock(request, (number, handle), (kind, lock, waits), reply);
     }
 
     fn fallocate(
@@ -557,12 +543,12 @@ impl Filesystem for Front {
             state.notices.changed(number.0);
             done
         };
-        self.on_handle(reply, handle, allocate, |reply, ()| reply.ok());
+        self.on_handle(request, reply, handle, allocate, |reply, ()| reply.ok());
     }
 
     fn lseek(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: i64,
@@ -576,6 +562,6 @@ impl Filesystem for Front {
             _ => return reply.fail(Errno::EINVAL),
         };
         let seek = |_, handle: Arc<Handle>| async move { handle.file.seek(offset, what).await };
-        self.on_handle(reply, handle, seek, |reply, at: u64| reply.offset(at as i64));
+        self.on_handle(request, reply, handle, seek, |reply, at: u64| reply.offset(at as i64));
     }
 }

@@ -115,6 +115,11 @@ impl State {
         self.file_system.getattr(caller, file).await.map(|found| self.entry(&found))
     }
 
+    /// The kernel is not told of a file that was found for it.
+    pub(crate) fn not_told(&self, found: &Found) {
+        self.notices.forget(found.attr.ino.0, 1);
+    }
+
     /// Returns the attributes of a file if locks protect them, for the kernel to keep.
     pub(crate) fn kept_attributes(&self, file: Fid) -> Option<Attributes> {
         self.file_system.protected(file, None, |now| {

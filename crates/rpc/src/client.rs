@@ -140,6 +140,12 @@ impl Client {
         self.with(id, |import, xids| import.request(now, xids, request))
     }
 
+    /// See [`Import::withdraw`].
+    pub fn withdraw_request(&mut self, now: Time, id: ImportId, request: RequestId) -> bool {
+        let withdrawn = self.with(id, |import, xids| import.withdraw(now, xids, request));
+        withdrawn.unwrap_or(false)
+    }
+
     /// Ends the connection of an import; [`State::Closed`] follows, unless it is closed already.
     pub fn disconnect(&mut self, now: Time, id: ImportId) {
         self.with(id, |import, xids| import.disconnect(now, xids));

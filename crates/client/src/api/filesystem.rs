@@ -28,6 +28,7 @@ use crate::files::open::OpenOptions;
 use crate::files::operations::Op;
 use crate::machine::MountId;
 use crate::machine::context::Context;
+use crate::machine::requester::Requester;
 use crate::{Usage, mounting};
 
 /// A mounted file system. Clones are handles to the same mount, which ends with the last one, or by
@@ -394,16 +395,6 @@ impl FileSystem {
         self.counted(Op::Statfs, |cx| async move { cx.statfs().await }).await
     }
 
-    /// Waits.
-    pub async fn sleep(&self, time: Duration) {
-        let slept = move |cx: Context| async move {
-            cx.sleep(time).await;
-            Ok(())
-        };
-        // Without the node there is nothing to wait for.
-        let _ = self.run(slept).await;
-    }
-
     /// Returns what operations of the mount use.
     pub(super) fn context(&self) -> Context {
         Context::new(self.0.node.shared(), self.0.mount)
@@ -424,8 +415,13 @@ impl FileSystem {
             return Part { operation: Some(Box::pin(operation)), node: &self.0.node }.await;
         }
         let (sender, waiting) = oneshot::channel();
+        let requester = Requester::current();
         self.0.node.spawn(async move {
-            let _ = sender.send(operation.await);
+            let result = match requester {
+                Some(requester) => requester.run(operation).await,
+                None => operation.await,
+            };
+            let _ = sender.send(result);
         });
         waiting.await.unwrap_or(Err(Errno::EIO))
     }

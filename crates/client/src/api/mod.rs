@@ -7,6 +7,7 @@ mod filesystem;
 mod locks;
 mod node;
 mod restarts;
+mod waits;
 mod xattrs;
 
 pub use file::File;

@@ -13,11 +13,13 @@ use fulmar_rpc::import::Request;
 use futures_channel::oneshot;
 use futures_util::future::join_all;
 
+use super::io::Cached;
 use super::locks::Piece;
 use super::object::{OBDO_LEN, Object, described};
 use super::state::Waiting;
 use crate::files::layout::FileLayout;
 use crate::machine::context::Context;
+use crate::machine::requester::Requester;
 
 impl Context {
     /// Gives the objects of a file the lengths that belong to a size of the file, and drops what is cached
@@ -40,20 +42,32 @@ impl Context {
             .filter_map(|object| Some((*object, *sizes.get(&object.cached)?..u64::MAX)));
         let concerned: Vec<Piece> = concerned.collect();
         let held = self.lock_all(&concerned, LockMode::PW).await?;
+        self.check_requester()?;
+        let result = Requester::finish(self.cut_pieces(&file, size, &concerned, owner)).await;
+        drop((held, pass));
+        result
+    }
+
+    /// Drops what is cached behind the size, then cuts the objects: what was dropped must not be there any more.
+    async fn cut_pieces(
+        &self,
+        file: &Cached,
+        size: u64,
+        concerned: &[Piece],
+        owner: &MdtBody,
+    ) -> Result<(), Errno> {
         self.data_op(|data, now| {
             let op = data.cache.handle_truncate(now, file.id, size);
             let (sender, waiting) = oneshot::channel();
             data.waiting.insert(op, Waiting::Flush(sender));
-            Ok(waiting)
+            Ok((op, waiting))
         })
         .await?;
         let cut = concerned.iter().map(|(object, range)| {
             let at = range.start;
-            async move { self.punch(layout, object, at, owner).await }
+            async move { self.punch(&file.layout, object, at, owner).await }
         });
-        let result = join_all(cut).await.into_iter().collect();
-        drop((held, pass));
-        result
+        join_all(cut).await.into_iter().collect()
     }
 
     async fn punch(

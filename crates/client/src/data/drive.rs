@@ -1,16 +1,19 @@
 //! What the cache of a mount wants, and what it is told of targets and of locks.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use fulmar_base::Errno;
+use fulmar_base::{Errno, Time};
 use fulmar_data::grants::Terms;
 use fulmar_data::stripes::{self, Target};
-use fulmar_data::{Direction, LockKey, Output, Reply, Rpc, RpcId};
+use fulmar_data::{Direction, LockKey, OpId, Output, Reply, Rpc, RpcId};
 use fulmar_ldlm::client::{Covered, LockId};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::ldlm::{InodeBits, LockMode, LockType, OstLvb};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_rpc::client::ImportId;
+use futures_channel::oneshot::Receiver;
+use futures_util::future::{Either, select};
 
 use super::object::{BRW_MAX, Object};
 use super::state::{Cancelled, MountData, Waiting};
@@ -19,6 +22,7 @@ use crate::files::mount::Open;
 use crate::machine::MountId;
 use crate::machine::context::{Acquired, Context};
 use crate::machine::core::Core;
+use crate::machine::requester::Requester;
 
 /// What is sent to a target.
 pub(crate) enum Errand {
@@ -282,20 +286,27 @@ impl Context {
         }
     }
 
-    /// Waits for an operation of the cache.
+    /// Waits for an operation of the cache. One that waits for room or for a target is given up when its requester
+    /// goes away.
     pub(super) async fn data_op<T>(
         &self,
-        begin: impl FnOnce(
-            &mut MountData,
-            fulmar_base::Time,
-        )
-            -> Result<futures_channel::oneshot::Receiver<Result<T, Errno>>, Errno>,
+        begin: impl FnOnce(&mut MountData, Time) -> Result<(OpId, Receiver<Result<T, Errno>>), Errno>,
     ) -> Result<T, Errno> {
-        let waiting = {
+        let (op, mut waiting) = {
             let mut core = self.core();
             let now = core.now;
             core.with_data(self.mount, |data| begin(data, now)).ok_or(Errno::ESHUTDOWN)??
         };
+        if let Some(requester) = Requester::current() {
+            match select(waiting, pin!(requester.interrupted())).await {
+                Either::Left((ended, _)) => return ended.map_err(|_| Errno::EIO)?,
+                Either::Right(((), left)) => waiting = left,
+            }
+            let mut core = self.core();
+            let now = core.now;
+            // If it is not given up, it ends by itself.
+            core.with_data(self.mount, |data| data.cache.handle_interrupt(now, op));
+        }
         waiting.await.map_err(|_| Errno::EIO)?
     }
 }

@@ -98,7 +98,7 @@ impl Context {
                 let op = data.cache.handle_read(now, using.id, offset..end);
                 let (sender, waiting) = oneshot::channel();
                 data.waiting.insert(op, Waiting::Read(sender));
-                Ok(waiting)
+                Ok((op, waiting))
             })
             .await;
         if let Some(told) = told.filter(|_| parts.is_ok()) {
@@ -206,6 +206,7 @@ impl Context {
             return Ok(0);
         }
         let owner = self.owner(caller, file.fid).await?;
+        self.check_requester()?;
         let is_sync = owner.flags & SYNC != 0;
         let stability = if is_sync { Stability::File } else { stability };
         let using = self.use_open(key, file.fid)?;
@@ -232,7 +233,7 @@ impl Context {
                 })?;
                 let (sender, waiting) = oneshot::channel();
                 cached.waiting.insert(op, Waiting::Write(data, offset, sender));
-                Ok(waiting)
+                Ok((op, waiting))
             })
             .await;
         let after = self.all_evictions(file);
@@ -267,7 +268,7 @@ impl Context {
                 let op = data.cache.handle_flush(now, using.id, 0..u64::MAX);
                 let (sender, waiting) = oneshot::channel();
                 data.waiting.insert(op, Waiting::Flush(sender));
-                Ok(waiting)
+                Ok((op, waiting))
             })
             .await;
         drop(using);

@@ -7,18 +7,21 @@ use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::connect::ConnectFlags2;
 use fulmar_lustre_wire::format::{OST_BODY, OST_FALLOCATE, OST_SEEK};
 use fulmar_lustre_wire::ldlm::LockMode;
-use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::{Body, Message, len_with};
 use fulmar_lustre_wire::ost::{FallocateMode, Obdo};
 use fulmar_rpc::import::Request;
 use futures_channel::oneshot;
 use futures_util::future::join_all;
 
+use super::io::Cached;
+use super::locks::Piece;
 use super::object::{OBDO_LEN, Object, described};
 use super::state::Waiting;
 use crate::files::caller::Caller;
 use crate::files::layout::FileLayout;
 use crate::machine::context::Context;
+use crate::machine::requester::Requester;
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +88,32 @@ impl Context {
         let range = offset..offset.saturating_add(len);
         let pieces = self.pieces(&file, range.clone());
         let held = self.lock_all(&pieces, LockMode::PW).await?;
+        self.check_requester()?;
+        let allocated = self.allocate_pieces(&file, range, (pieces, how), &owner);
+        let result =
+            if how.changes_data() { Requester::finish(allocated).await } else { allocated.await };
+        drop((held, pass));
+        result
+    }
+
+    /// Drops what is cached of a range that gets other bytes, then allocates its pieces.
+    async fn allocate_pieces(
+        &self,
+        file: &Cached,
+        range: Range<u64>,
+        (pieces, how): (Vec<Piece>, Allocate),
+        owner: &MdtBody,
+    ) -> Result<(), Errno> {
         if how.changes_data() {
             self.data_op(|data, now| {
                 let op = data.cache.handle_punch(now, file.id, range);
                 let (sender, waiting) = oneshot::channel();
                 data.waiting.insert(op, Waiting::Flush(sender));
-                Ok(waiting)
+                Ok((op, waiting))
             })
             .await?;
         }
-        let (layout, owner, now) = (&file.layout, &owner, self.core().seconds());
+        let (layout, now) = (&file.layout, self.core().seconds());
         let all = pieces.into_iter().map(|(object, Range { start, end })| async move {
             let mut body = described(object.file, layout, object.place, object.id);
             body.valid = body.valid
@@ -114,12 +133,14 @@ impl Context {
             Ok::<(), Errno>(())
         });
         let result = join_all(all).await.into_iter().collect();
-        if let Some(inode) =
-            self.core().mounts.get_mut(&self.mount).and_then(|mount| mount.inodes.get_mut(&fid))
+        if let Some(inode) = self
+            .core()
+            .mounts
+            .get_mut(&self.mount)
+            .and_then(|mount| mount.inodes.get_mut(&file.fid))
         {
             inode.written = Some(now);
         }
-        drop((held, pass));
         result
     }
 

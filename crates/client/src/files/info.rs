@@ -138,9 +138,8 @@ impl Context {
             }
         }
         let ask = |import: ImportId, kind: TargetKind| async move {
-            // A target that is away counts with nothing.
-            let is_there = self.core().peer(import).is_some_and(|peer| peer.is_connected());
-            let reply = if is_there { self.request(import, statfs(kind)).await.ok() } else { None };
+            // A target that is away counts with nothing, and is not waited for.
+            let reply = self.request_if_there(import, statfs(kind).once()).await;
             let statfs = reply.and_then(|reply| reply.require(&STATFS).ok());
             statfs.map_or_else(Usage::default, |statfs| Usage::of(&statfs))
         };

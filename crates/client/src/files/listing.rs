@@ -1,17 +1,19 @@
 //! The names of directories that were listed, and of which many are looked up at the same time.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;
 use futures_channel::oneshot;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 
 use super::ahead::Ahead;
 use super::caller::Caller;
 use super::known;
 use super::mount::MountState;
 use crate::machine::context::Context;
+use crate::machine::requester::Requester;
 
 /// In how many directories names are looked up in advance.
 const DIRECTORIES_MAX: usize = 16;
@@ -123,6 +125,9 @@ impl Context {
             let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
             names.iter().filter_map(|name| mount.waiting_for(parent, name)).collect()
         };
-        join_all(waiting).await;
+        match Requester::current() {
+            Some(requester) => _ = select(join_all(waiting), pin!(requester.interrupted())).await,
+            None => _ = join_all(waiting).await,
+        }
     }
 }

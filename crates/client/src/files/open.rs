@@ -59,6 +59,11 @@ impl OpenOptions {
         Self { read: true, ..Self::default() }
     }
 
+    /// To write a file.
+    pub fn write() -> Self {
+        Self { write: true, ..Self::default() }
+    }
+
     /// To write a file, which is created if it does not exist.
     pub fn create(mode: u32) -> Self {
         Self { write: true, create: Some(mode), ..Self::default() }

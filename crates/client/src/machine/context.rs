@@ -8,7 +8,7 @@ use std::time::Duration;
 use fulmar_base::{BufferId, Errno};
 use fulmar_ldlm::client::{Covered, Extra, LockId, Start, Wanted};
 use fulmar_lustre_wire::Handle;
-use fulmar_lustre_wire::ldlm::{Flock, LockMode};
+use fulmar_lustre_wire::ldlm::{Flock, LockMode, LockType};
 use fulmar_lustre_wire::message::Message;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
@@ -16,7 +16,8 @@ use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 
 use super::core::{Core, Done};
-use super::peer::{Build, Enqueued, LockWait, Outcome};
+use super::peer::{Build, Enqueued, LockWait, Outcome, Peer};
+use super::requester::Requester;
 use super::{MountId, Shared};
 
 /// The way from an operation of a mount to the machine.
@@ -93,8 +94,78 @@ impl Context {
         request: Request,
         buffer: Option<BufferId>,
     ) -> Result<Done, Errno> {
-        let (_, waiting) = self.core().request(import, request, buffer).ok_or(Errno::ENODEV)?;
+        let (id, waiting) = {
+            let mut core = self.core();
+            if is_interrupted() {
+                buffer.into_iter().for_each(|buffer| core.drop_buffer(buffer));
+                return Err(Errno::EINTR);
+            }
+            core.request(import, request, buffer).ok_or(Errno::ENODEV)?
+        };
+        self.until_withdrawn(import, waiting, |core| core.withdraw(import, id)).await
+    }
+
+    /// Waits for the end of a request. If its requester is interrupted, it is withdrawn as soon as it is not under way.
+    async fn until_withdrawn<T>(
+        &self,
+        import: ImportId,
+        mut waiting: oneshot::Receiver<T>,
+        withdraw: impl Fn(&mut Core) -> bool,
+    ) -> Result<T, Errno> {
+        if let Some(requester) = Requester::current() {
+            match select(waiting, pin!(requester.interrupted())).await {
+                Either::Left((ended, _)) => return ended.map_err(|_| Errno::EIO),
+                Either::Right(((), left)) => waiting = left,
+            }
+            while let Some(changed) = self.unless_withdrawn(import, &withdraw) {
+                match select(waiting, changed).await {
+                    Either::Left((ended, _)) => return ended.map_err(|_| Errno::EIO),
+                    Either::Right((_, left)) => waiting = left,
+                }
+            }
+        }
         waiting.await.map_err(|_| Errno::EIO)
+    }
+
+    /// Withdraws a request. If it is under way, returns what ends when the state of the connection changes.
+    fn unless_withdrawn(
+        &self,
+        import: ImportId,
+        withdraw: impl Fn(&mut Core) -> bool,
+    ) -> Option<oneshot::Receiver<()>> {
+        let mut core = self.core();
+        if withdraw(&mut core) {
+            return None;
+        }
+        core.peer_mut(import).map(Peer::watch)
+    }
+
+    /// An operation that is about to change what is cached goes on only if its requester still waits for it: it may have
+    /// waited for long.
+    pub(crate) fn check_requester(&self) -> Result<(), Errno> {
+        if is_interrupted() { Err(Errno::EINTR) } else { Ok(()) }
+    }
+
+    /// Sends a request that is not waited for if the target is away, and returns the reply.
+    pub(crate) async fn request_if_there(
+        &self,
+        import: ImportId,
+        request: Request,
+    ) -> Option<Box<Message<'static>>> {
+        let gone = async {
+            loop {
+                let changed = {
+                    let mut core = self.core();
+                    core.peer_mut(import).filter(|peer| peer.is_connected()).map(Peer::watch)
+                };
+                let Some(changed) = changed else { return };
+                let _ = changed.await;
+            }
+        };
+        match select(pin!(gone), pin!(self.request(import, request))).await {
+            Either::Left(((), _)) => None,
+            Either::Right((reply, _)) => reply.ok(),
+        }
     }
 
     /// Waits until a target is connected.
@@ -146,6 +217,10 @@ impl Context {
             let peer = core.peer_mut(import).ok_or(Errno::ENODEV)?;
             let covered =
                 Covered { resource: wanted.resource, mode: wanted.mode, policy: wanted.policy };
+            if is_interrupted() {
+                return Err(Errno::EINTR);
+            }
+            let is_flock = wanted.resource.kind == LockType::FLOCK;
             match peer.locks.acquire(now, wanted)? {
                 Start::Held(lock) => {
                     let covered = peer.locks.covered(lock).unwrap_or(covered);
@@ -155,12 +230,16 @@ impl Context {
                 Start::Sent(lock) => {
                     let (sender, receiver) = oneshot::channel();
                     let (request, reply) = (None, None);
-                    let wait = LockWait { build, request, reply, waiting: sender };
+                    let since = (!is_flock).then_some(now);
+                    let wait = LockWait { build, request, reply, waiting: sender, since };
                     peer.waits.insert(lock, wait);
+                    core.expect_long_waits();
                     (lock, receiver)
                 }
             }
         };
+        let withdraw = move |core: &mut Core| core.withdraw_enqueue(import, lock);
+        let waiting = pin!(self.until_withdrawn(import, waiting, withdraw));
         let ended = match select(waiting, pin!(ends)).await {
             Either::Left((ended, _)) => ended,
             Either::Right(((), waiting)) => {
@@ -170,7 +249,7 @@ impl Context {
                 waiting.await
             }
         };
-        let Enqueued { request, reply, outcome } = ended.map_err(|_| Errno::EIO)?;
+        let Enqueued { request, reply, outcome } = ended?;
         let (held, covered, extra, conflict) = match outcome {
             Outcome::Granted(lock, covered, extra) => {
                 (Some(self.held(import, lock)), Some(covered), Some(extra), None)
@@ -213,6 +292,11 @@ impl Context {
         };
         waiting.await.unwrap_or_default()
     }
+}
+
+/// Returns whether the requester of the operation that this thread polls has gone away.
+fn is_interrupted() -> bool {
+    Requester::current().is_some_and(|requester| requester.is_interrupted())
 }
 
 impl Held {

@@ -52,6 +52,8 @@ pub(crate) struct Core {
     /// Callbacks without an answer.
     pub(super) callbacks: BTreeMap<(ImportId, u64), (service::RequestId, &'static Format)>,
     sleepers: BTreeMap<(Time, u64), oneshot::Sender<()>>,
+    /// When long waits for locks are looked for next, as long as there are waits.
+    pub(super) long_waits_due: Option<Time>,
     numbers: u64,
     spawned: Vec<Operation>,
     buffers: BTreeMap<BufferId, Memory>,
@@ -114,6 +116,7 @@ impl Core {
             told: BTreeMap::new(),
             callbacks: BTreeMap::new(),
             sleepers: BTreeMap::new(),
+            long_waits_due: None,
             numbers: 0,
             spawned: Vec::new(),
             buffers: BTreeMap::new(),
@@ -223,6 +226,20 @@ impl Core {
         Some((id, waiting))
     }
 
+    /// Withdraws a request; see [`Client::withdraw_request`].
+    pub(crate) fn withdraw(&mut self, import: ImportId, request: RequestId) -> bool {
+        self.both.client.withdraw_request(self.now, import, request)
+    }
+
+    /// The same for the request for a lock.
+    pub(super) fn withdraw_enqueue(&mut self, import: ImportId, lock: LockId) -> bool {
+        let all = (import, RequestId(0))..=(import, RequestId(u64::MAX));
+        let is_of_lock =
+            |waiting: &Waiting| matches!(waiting, Waiting::Enqueue(other) if *other == lock);
+        let found = self.requests.range(all).find(|(_, waiting)| is_of_lock(waiting));
+        found.map(|(key, _)| key.1).is_some_and(|request| self.withdraw(import, request))
+    }
+
     /// Begins an operation without a waiting caller.
     pub(crate) fn spawn(&mut self, operation: Operation) {
         self.spawned.push(operation);
@@ -303,6 +320,7 @@ impl Core {
             }
         }
         self.data_timeout();
+        self.report_long_waits();
         while let Some(entry) = self.sleepers.first_entry().filter(|one| one.key().0 <= now) {
             let _ = entry.remove().send(());
         }
@@ -311,7 +329,8 @@ impl Core {
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let sleeper = self.sleepers.keys().next().map(|(at, _)| *at);
         let data = self.mounts.values().filter_map(|mount| mount.data.cache.poll_timeout()).min();
-        let all = [self.both.poll_timeout(), self.deadlines.next(), sleeper, data];
+        let both = self.both.poll_timeout();
+        let all = [both, self.deadlines.next(), self.long_waits_due, sleeper, data];
         all.into_iter().flatten().min()
     }
 

@@ -15,8 +15,10 @@ pub(crate) mod context;
 pub(crate) mod core;
 pub(crate) mod enqueue;
 mod flush;
+mod long_waits;
 pub(crate) mod peer;
 pub(crate) mod replay;
+pub(crate) mod requester;
 mod told;
 
 use std::cell::Cell;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fulmar_base::Errno;
+use fulmar_base::{Errno, Time};
 use fulmar_ldlm::client::{Covered, EarlyId, Extra, LockId, Namespace};
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::ldlm::{Flock, LockMode, LockRequest};
@@ -76,6 +76,8 @@ pub(super) struct LockWait {
     pub(super) request: Option<RequestId>,
     pub(super) reply: Option<Box<Message<'static>>>,
     pub(super) waiting: oneshot::Sender<Enqueued>,
+    /// When it began, unless the log has it, or a program locks a file, which may take any time.
+    pub(super) since: Option<Time>,
 }
 
 impl std::fmt::Debug for LockWait {

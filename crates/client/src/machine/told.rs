@@ -91,6 +91,18 @@ pub(super) fn called(target: &str, message: &Message<'_>) {
     trace!(target: LOCKS, "{target}: {:?} of {}", message.body.opcode, Locks(message));
 }
 
+/// So many operations wait for locks, and have done so for a time.
+pub(super) fn waits(import: Option<&Import>, count: usize, since: Duration) {
+    if let Some(import) = import {
+        let (target, nid, since) = (name(import), import.nid(), since.as_secs());
+        tracing::warn!(
+            target: LOCKS,
+            "{target} at {nid} has not granted {count} lock(s) for {since} s: other clients have them. One that does \
+             not answer loses its locks 100 s after it was called, or later where cancels are slow"
+        );
+    }
+}
+
 /// A connection has another state.
 pub(super) fn state(import: Option<&Import>, state: State) {
     if let Some(import) = import {

@@ -12,3 +12,4 @@ mod rig;
 mod server;
 mod sizes;
 mod trips;
+mod waits;

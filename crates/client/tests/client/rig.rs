@@ -7,7 +7,7 @@ use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOption
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{NiOptions, Node, Options, Runtime};
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Label, ServeOptions, Serving, TargetLabel};
+use fulmar_server::{Label, ServeOptions, Serving, TargetLabel, Unset};
 use fulmar_socklnd::AcceptMode;
 
 pub(crate) const PORT: u16 = 9973;
@@ -50,8 +50,13 @@ impl Rig {
         this
     }
 
-    fn serve(&mut self) {
-        let (directories, nids) = (self.directories.clone(), vec![self.nid]);
+    /// Serves the targets.
+    pub(crate) fn serve(&mut self) {
+        self.serve_these(self.directories.clone());
+    }
+
+    fn serve_these(&mut self, directories: Vec<PathBuf>) {
+        let nids = vec![self.nid];
         let options = ServeOptions { directories, nids, port: PORT };
         self.serving = Some(Serving::start(&self.server, &options).unwrap());
     }
@@ -60,6 +65,24 @@ impl Rig {
     pub(crate) fn restart(&mut self) {
         self.serving.take().unwrap().stop();
         self.serve();
+    }
+
+    /// Sets parameters of the targets.
+    pub(crate) fn set(&self, pattern: &str, value: &str) -> Result<Vec<String>, Unset> {
+        self.serving.as_ref().unwrap().parameters().set(pattern, value)
+    }
+
+    /// Stops the targets.
+    pub(crate) fn stop(&mut self) {
+        self.serving.take().unwrap().stop();
+    }
+
+    /// Stops the targets, and serves all but one OST again.
+    pub(crate) fn restart_without(&mut self, ost: usize) {
+        self.stop();
+        let mut directories = self.directories.clone();
+        directories.remove(1 + ost);
+        self.serve_these(directories);
     }
 
     /// Saves the MDT as it is, while it is not served.

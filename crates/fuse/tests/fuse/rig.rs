@@ -20,6 +20,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Rig {
     address: Address,
     scratch: PathBuf,
+    options: ServeOptions,
     serving: Option<Serving>,
     server: Node,
     runtime: Runtime,
@@ -55,7 +56,7 @@ impl Rig {
         let options = ServeOptions { directories, nids: vec![nid], port: PORT };
         let serving = Some(Serving::start(&server, &options).unwrap());
         let (mounts, file_systems) = (vec![], vec![]);
-        Some(Self { address, scratch, serving, server, runtime, mounts, file_systems })
+        Some(Self { address, scratch, options, serving, server, runtime, mounts, file_systems })
     }
 
     /// Mounts the file system on a node of its own, and returns where.
@@ -108,8 +109,30 @@ impl Rig {
         self.mounts[mount].0.keeps_data()
     }
 
+    /// Stops the targets, and serves all but the last OST again.
+    pub(crate) fn restart_without_an_ost(&mut self) {
+        self.serving.take().unwrap().stop();
+        let mut options = self.options.clone();
+        options.directories.pop();
+        self.serving = Some(Serving::start(&self.server, &options).unwrap());
+    }
+
+    /// Stops the targets.
+    pub(crate) fn stop_serving(&mut self) {
+        self.serving.take().unwrap().stop();
+    }
+
+    /// Serves the targets again.
+    pub(crate) fn serve(&mut self) {
+        if let Some(some) = self.serving.take() {
+            some.stop();
+        }
+        self.serving = Some(Serving::start(&self.server, &self.options).unwrap());
+    }
+
     /// Ends a mount. Those after it get its number.
     pub(crate) fn unmount(&mut self, mount: usize) {
+        self.file_systems.remove(mount);
         let (mounted, node) = self.mounts.remove(mount);
         mounted.unmount();
         node.stop();

@@ -24,6 +24,17 @@ impl Import {
         }
     }
 
+    /// Ends a request with EINTR, unless it is under way. One that was sent on a connection that is lost is not sent again;
+    /// the target may have executed it. Returns whether it has ended.
+    pub fn withdraw(&mut self, now: Time, xids: &mut XidSource, id: RequestId) -> bool {
+        let is_waiting = self.waiting.remove(id);
+        if is_waiting {
+            self.end(id, Err(Errno::EINTR));
+            self.send_waiting(now, xids);
+        }
+        is_waiting
+    }
+
     /// Stops to expect a reply to the last transmission of a request.
     pub(super) fn forget_transmission(&mut self, id: RequestId, sent: Option<TransmissionId>) {
         self.replies.clear(id);

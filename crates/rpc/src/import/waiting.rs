@@ -63,6 +63,14 @@ impl Waiting {
         self.lanes[lane as usize].pop_front().map(|(_, id)| id)
     }
 
+    /// Removes a request. Returns whether it was there.
+    pub(super) fn remove(&mut self, id: RequestId) -> bool {
+        self.lanes.iter_mut().any(|lane| {
+            let at = lane.iter().position(|&(_, other)| other == id);
+            at.and_then(|at| lane.remove(at)).is_some()
+        })
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.iter().all(VecDeque::is_empty)
     }
@@ -102,8 +110,9 @@ mod tests {
         }
         waiting.insert(Lane::Ordinary, RequestId(6), |other| other.0 > 6);
         waiting.insert(Lane::Close, RequestId(4), |other| other.0 > 4);
+        assert!(waiting.remove(RequestId(7)) && !waiting.remove(RequestId(7)));
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop(|_| true)).map(|id| id.0).collect();
         // Equal places: ordinary requests first.
-        assert_eq!(order, [5, 4, 6, 7, 9, 8]);
+        assert_eq!(order, [5, 4, 6, 9, 8]);
     }
 }
