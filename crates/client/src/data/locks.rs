@@ -73,7 +73,7 @@ impl Context {
         Ok(acquired)
     }
 
-    /// Locks the data of a file that are on the MDT, if some are. Meanwhile nobody writes them, and what others have
+    /// Locks the data of a file that are on the MDT, if some are. Meanwhile no other client writes them, and what others have
     /// written is there. No round trip if the lock is held, else one.
     pub(crate) async fn lock_on_mdt(
         &self,

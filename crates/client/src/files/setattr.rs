@@ -355,7 +355,7 @@ impl Context {
         self.cut(fid, &layout, size, body).await
     }
 
-    /// Gives a file its first objects, as who opens it to write does: otherwise nobody could read what it is long.
+    /// Gives a file its first objects, as who opens it to write does: otherwise no client could read how long it is.
     /// Three round trips.
     async fn give_layout(&self, caller: &Caller, fid: Fid) -> Result<Arc<FileLayout>, Errno> {
         let options = OpenOptions { write: true, ..OpenOptions::default() };
