@@ -81,6 +81,7 @@ mod directory;
 mod dropping;
 mod expected;
 mod filling;
+mod flags;
 mod front;
 mod handles;
 mod interrupts;

@@ -36,6 +36,7 @@ replies!(
     ReplyDirectoryPlus,
     ReplyEmpty,
     ReplyEntry,
+    ReplyIoctl,
     ReplyLock,
     ReplyLseek,
     ReplyOpen,

@@ -11,8 +11,8 @@ use std::time::SystemTime;
 use fulmar_base::Errno;
 use fulmar_client::{Allocate, File, OpenOptions, Seek, XattrFlags};
 use fuser::{
-    BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::asked::count;
@@ -420,6 +420,20 @@ impl Filesystem for Front {
             let (files, free_files) = (usage.files, usage.free_files);
             reply.statfs(all, free, available, files, free_files, BLOCK, 255, BLOCK);
         });
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: fuser::ReplyIoctl,
+    ) {
+        self.control(request, number, (command, data), reply);
     }
 
     fn setxattr(

@@ -5,6 +5,7 @@
 mod data;
 mod ending;
 mod file_handles;
+mod flags;
 mod kept;
 mod listing;
 mod locks;
