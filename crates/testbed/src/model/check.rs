@@ -138,8 +138,8 @@ impl Run<'_> {
         self.perform(Step::alone(steps[0].client, Operation::List { path, skip: 0 }))?;
         let opens = &self.world().opens;
         let is_readable = |key: &(u8, Slot)| opens.get(key).is_some_and(|open| open.access.read);
-        let slots = steps.iter().filter_map(|step| Some((step.client, step.operation.slot()?)));
-        match slots.filter(is_readable).next() {
+        let mut slots = steps.iter().filter_map(|step| Some((step.client, step.operation.slot()?)));
+        match slots.find(is_readable) {
             Some((client, slot)) if self.worlds.len() > 1 => self.read(client, slot),
             _ => Ok(()),
         }
