@@ -44,7 +44,7 @@ impl Front {
                 let get = |state: Arc<State>| async move {
                     found(state.file_system.getattr(&caller, file?).await)
                 };
-                self.run(reply, get, move |reply, found| match command {
+                self.run(request, reply, get, move |reply, found| match command {
                     GET_FLAGS => reply.ioctl(0, &found.flags.to_ne_bytes()),
                     _ => reply.ioctl(0, &told(&found)),
                 });
@@ -55,7 +55,7 @@ impl Front {
                 let set = |state: Arc<State>| async move {
                     found(state.file_system.setattr(&caller, file?, change).await)
                 };
-                self.run(reply, set, |reply, _| reply.ioctl(0, &[]));
+                self.run(request, reply, set, |reply, _| reply.ioctl(0, &[]));
             }
             (SET_WORDS, _, Some(words)) => {
                 let set = |state: Arc<State>| async move {
@@ -64,7 +64,7 @@ impl Front {
                     let change = wanted(&before, words);
                     found(state.file_system.setattr(&caller, file, change).await)
                 };
-                self.run(reply, set, |reply, _| reply.ioctl(0, &[]));
+                self.run(request, reply, set, |reply, _| reply.ioctl(0, &[]));
             }
             // Which the program sees as ENOTTY.
             _ => reply.fail(Errno::ENOSYS),
