@@ -218,7 +218,8 @@ impl Operation {
 pub fn bytes(pattern: u64, at: u64, len: u64) -> Vec<u8> {
     let word = |place: u64| {
         let mixed = (place ^ pattern.wrapping_mul(0x9e37_79b9)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ mixed >> 29).to_le_bytes().map(|byte| byte.max(1))
+        std::array::from_fn::<u8, 8, _>(|byte| ((mixed ^ mixed >> 29) >> (8 * byte)) as u8)
+            .map(|byte| byte.max(1))
     };
     let start = at / 8;
     let mut bytes: Vec<u8> = (start..(at + len).div_ceil(8)).flat_map(word).collect();

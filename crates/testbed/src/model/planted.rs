@@ -60,6 +60,14 @@ pub enum Fault {
     RestartLosesWrites,
     /// One of two writes at the same time is lost.
     UpdateIsLost,
+    /// A file that is cut within its first component keeps what the next one begins with.
+    CutStopsAtBorder,
+    /// A hole up to the end takes the last growth of the file along.
+    HoleTakesEnd,
+    /// A store writes the other bytes of its page as this client has seen them at first.
+    StoreIsPage,
+    /// A client lists a directory as it has seen it at first.
+    ListingIsOld,
     /// Who creates a name at the same time as another one replaces it.
     BothCreate,
 }
@@ -89,6 +97,10 @@ impl Fault {
         Self::RestartLosesWrites,
         Self::UpdateIsLost,
         Self::BothCreate,
+        Self::CutStopsAtBorder,
+        Self::HoleTakesEnd,
+        Self::StoreIsPage,
+        Self::ListingIsOld,
     ];
 }
 
@@ -102,6 +114,10 @@ pub struct Planted {
     world: World,
     /// The lengths that clients saw last, by inode.
     lengths: BTreeMap<(u8, u64), u64>,
+    /// Pages that clients saw first: inode and number.
+    pages: BTreeMap<(u8, u64, u64), Vec<u8>>,
+    /// Listings that clients saw first, by inode.
+    listings: BTreeMap<(u8, u64), Vec<(String, Kind)>>,
     /// What a write has replaced since the last sync: inode, offset, bytes.
     unsynced: Vec<(u64, u64, Vec<u8>)>,
 }
@@ -141,8 +157,14 @@ impl Executor for Planted {
 impl Planted {
     /// Returns a file system with a fault.
     pub fn new(fault: Fault) -> Self {
-        let (lengths, unsynced) = (BTreeMap::new(), Vec::new());
-        Self { fault, world: World::default(), lengths, unsynced }
+        Self {
+            fault,
+            world: World::default(),
+            lengths: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            listings: BTreeMap::new(),
+            unsynced: Vec::new(),
+        }
     }
 
     /// Changes what an operation has done or returned.
@@ -173,6 +195,20 @@ impl Planted {
             (Fault::TimeIsUnsigned, Operation::Utimes { path, mtime, .. }) if is_done => {
                 if let Ok(number) = self.world.resolve(path, true) {
                     self.world.inode(number).mtime = Some(Time::At((*mtime).max(0)));
+                }
+            }
+            (
+                Fault::StoreIsPage,
+                Operation::Read { slot, at, len } | Operation::Load { slot, at, len },
+            ) => {
+                self.see(step.client, *slot, *at / PAGE..(at + len).div_ceil(PAGE));
+            }
+            (Fault::ListingIsOld, Operation::List { path, .. }) => {
+                if let (Outcome::Names(names), Ok(number)) =
+                    (outcome, self.world.resolve(path, true))
+                {
+                    let first = self.listings.entry((step.client, number));
+                    names.clone_from(first.or_insert_with(|| names.clone()));
                 }
             }
             (Fault::NameIsListedTwice, Operation::List { skip, .. }) => {
@@ -213,6 +249,18 @@ impl Planted {
             }
             _ if is_done => self.spoil_names(step, before),
             _ => {}
+        }
+    }
+
+    /// Notes what a client sees of pages that it has not seen before.
+    fn see(&mut self, client: u8, slot: Slot, pages: std::ops::Range<u64>) {
+        let Some(inode) = self.world.opens.get(&(client, slot)).map(|open| open.inode) else {
+            return;
+        };
+        let Some(data) = self.world.inode(inode).data() else { return };
+        for page in pages {
+            let first = self.pages.entry((client, inode, page));
+            first.or_insert_with(|| data.read(page * PAGE, PAGE));
         }
     }
 
@@ -264,6 +312,24 @@ impl Planted {
                 if last > *at {
                     data.write(last, &old.read(last, at + len - last));
                 }
+            }
+            (Fault::CutStopsAtBorder, Operation::Cut { size, .. })
+                if *size < BORDER && old_size > BORDER =>
+            {
+                data.grow(BORDER);
+            }
+            (Fault::HoleTakesEnd, Operation::Allocate { at, len, how: How::Punch, .. })
+                if *at < old_size && at + len >= old_size =>
+            {
+                data.cut(*at);
+            }
+            (Fault::StoreIsPage, Operation::Store { at, len, .. }) if *at < old_size => {
+                let page = at / PAGE;
+                let first = self.pages.entry((step.client, open.inode, page));
+                let first = first.or_insert_with(|| old.read(page * PAGE, PAGE)).clone();
+                let own = data.read(*at, (*len).min(PAGE - at % PAGE));
+                data.write(page * PAGE, &first);
+                data.write(*at, &own);
             }
             (Fault::ZeroKeepsLength, Operation::Allocate { how: How::Zero, .. }) => {
                 data.cut(old_size);

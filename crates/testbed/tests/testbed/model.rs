@@ -20,7 +20,7 @@ const AGENTS: std::ops::RangeInclusive<u64> = 101..=103;
 /// Two mounts.
 const MOUNTED: Settings = Settings { clients: 2, ..SETTINGS };
 /// Seeds in which each planted fault is found.
-const PLANTED: u64 = 60;
+const PLANTED: u64 = 120;
 /// The most operations that show one.
 const FEW: usize = 8;
 

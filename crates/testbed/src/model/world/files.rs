@@ -40,26 +40,8 @@ impl World {
                 data.write(at, &bytes(*pattern, place, *len));
                 Ok(Outcome::Done)
             }
-            Operation::Store { slot, at, len, pattern } => {
-                let open = self.mappable(key(slot), true)?;
-                let inode = self.inode(open.inode);
-                inode.atime = None;
-                let Some(data) = inode.data() else { return Err(Errno::EACCES) };
-                let end = data.size().min(at + len);
-                if *at < end {
-                    data.write(*at, &bytes(*pattern, *at, end - at));
-                    // When the page is written is the kernel's choice.
-                    inode.mtime = None;
-                }
-                Ok(Outcome::Done)
-            }
-            Operation::Load { slot, at, len } => {
-                let open = self.mappable(key(slot), false)?;
-                let inode = self.inode(open.inode);
-                inode.atime = None;
-                Ok(Outcome::Bytes(
-                    inode.data().map(|data| data.read(*at, *len)).unwrap_or_default(),
-                ))
+            Operation::Store { slot, .. } | Operation::Load { slot, .. } => {
+                self.apply_to_mapping(key(slot), &step.operation)
             }
             Operation::Copy { slot, at, len, to, start } => {
                 self.copy(key(slot), (*at, *len), key(to), *start)
@@ -81,13 +63,47 @@ impl World {
                 let open = self.opened(key(slot))?;
                 Ok(Outcome::Stat(self.stat(open.inode)))
             }
+            operation => self.apply_to_locks(step.client, operation),
+        }
+    }
+
+    fn apply_to_mapping(&mut self, key: Key, operation: &Operation) -> Applied {
+        match operation {
+            Operation::Store { at, len, pattern, .. } => {
+                let open = self.mappable(key, true)?;
+                let inode = self.inode(open.inode);
+                inode.atime = None;
+                let Some(data) = inode.data() else { return Err(Errno::EACCES) };
+                let end = data.size().min(at + len);
+                if *at < end {
+                    data.write(*at, &bytes(*pattern, *at, end - at));
+                    // When the page is written is the kernel's choice.
+                    inode.mtime = None;
+                }
+                Ok(Outcome::Done)
+            }
+            Operation::Load { at, len, .. } => {
+                let open = self.mappable(key, false)?;
+                let inode = self.inode(open.inode);
+                inode.atime = None;
+                Ok(Outcome::Bytes(
+                    inode.data().map(|data| data.read(*at, *len)).unwrap_or_default(),
+                ))
+            }
+            other => panic!("{other} is not an operation on a mapping"),
+        }
+    }
+
+    fn apply_to_locks(&mut self, client: u8, operation: &Operation) -> Applied {
+        let key = |slot: &Slot| (client, *slot);
+        match operation {
             Operation::Lock { slot, owner, share, start, len } => {
                 let open = match owner {
                     Owner::Flock => self.opened(key(slot))?,
                     _ => self.lockable(key(slot), *share)?,
                 };
                 let range = lock_range(*owner, *start, *len);
-                let owner = lock_owner(step.client, &open, *owner);
+                let owner = lock_owner(client, &open, *owner);
                 let locks = &mut self.inode(open.inode).locks;
                 if locks.is_refused(owner, &range, share.write) {
                     return Err(Errno::EAGAIN);
@@ -98,13 +114,13 @@ impl World {
             Operation::Unlock { slot, owner, start, len } => {
                 let open = self.opened(key(slot))?;
                 let range = lock_range(*owner, *start, *len);
-                let owner = lock_owner(step.client, &open, *owner);
+                let owner = lock_owner(client, &open, *owner);
                 self.inode(open.inode).locks.set(owner, &range, None);
                 Ok(Outcome::Done)
             }
             Operation::TestLock { slot, owner, share, start, len } => {
                 let open = self.opened(key(slot))?;
-                let owner = lock_owner(step.client, &open, *owner);
+                let owner = lock_owner(client, &open, *owner);
                 let locks = &self.inode(open.inode).locks;
                 let is_refused = locks.is_refused(owner, &(*start..start + len), share.write);
                 Ok(Outcome::IsRefused(is_refused))
