@@ -36,7 +36,7 @@ struct Args {
     #[arg(long, default_value_t = 200)]
     steps: usize,
     /// Use mounts by the program fulmar instead of the client library
-    #[arg(long)]
+    #[arg(long, conflicts_with = "restarts")]
     mounts: bool,
     /// Let clients do some operations at the same time
     #[arg(long)]
@@ -97,8 +97,11 @@ fn run(args: &Args) -> Result<bool, String> {
         (Net { third: 1 + (std::process::id() % 250) as u8, port: 9977 }, scratch("model"));
     if args.mounts {
         let fulmar = binaries()?.join("fulmar");
-        let mut mounts = Mounts::start(&fulmar, &scratch, net, args.clients)?;
-        let is_right = explore(args, &mut |steps| mounts.check(steps))?;
+        let mounts = Mounts::start(&fulmar, &scratch, net, args.clients)?;
+        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut agents = mounts.agents(&own)?;
+        let is_right = explore(args, &mut |steps| agents.check(steps))?;
+        drop(agents);
         mounts.stop()?;
         return Ok(is_right);
     }

@@ -1,13 +1,9 @@
-//! Operations by system calls on mounts, each by a process `fulmar mount`, on servers of this process. A client is a mount.
+//! Mounts, each by a process `fulmar mount`, on servers of this process. A client is an agent on one of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::calls::Directory;
-use super::check::{Executor, Failure, check};
-use super::library::now;
-use super::operation::{Operation, Step};
-use super::outcome::Outcome;
+use super::agents::Agents;
 use super::servers::Servers;
 use crate::kill::Net;
 
@@ -15,7 +11,6 @@ use crate::kill::Net;
 pub struct Mounts {
     servers: Option<Servers>,
     mountpoints: Vec<PathBuf>,
-    runs: u32,
 }
 
 impl Mounts {
@@ -27,7 +22,7 @@ impl Mounts {
         let mut servers = Servers::start(scratch, net)?;
         // When this one is mounted, all targets have registered.
         let (first, node) = servers.mount()?;
-        let mut this = Self { servers: Some(servers), mountpoints: Vec::new(), runs: 0 };
+        let mut this = Self { servers: Some(servers), mountpoints: Vec::new() };
         for client in 0..clients {
             let mountpoint = scratch.join(format!("mount{client}"));
             std::fs::create_dir(&mountpoint).map_err(|error| error.to_string())?;
@@ -55,28 +50,14 @@ impl Mounts {
         Err(format!("cannot mount on {}: {}", at.display(), String::from_utf8_lossy(&done.stderr)))
     }
 
-    /// Executes operations in a new directory, and examines it by each mount.
+    /// Starts an agent on each mount, by the program `model`. Each is a process of its own: a process that has a file of a mount
+    /// in its memory may not serve the file system, as it can wait for itself.
     ///
     /// # Errors
-    /// The first outcome that the model does not admit.
-    ///
-    /// # Panics
-    /// If no directory can be made.
-    pub fn check(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
-        self.runs += 1;
-        let name = format!("run{}", self.runs);
-        let directory = self.mountpoints[0].join(&name);
-        std::fs::create_dir(&directory)
-            .unwrap_or_else(|error| panic!("{} cannot be made: {error}", directory.display()));
-        let (clients, begun) = (self.mountpoints.len() as u8, now());
-        let of_mount = |at: &PathBuf| Directory::new(at.join(&name), begun);
-        let directories = self.mountpoints.iter().map(of_mount).collect();
-        check(steps, clients, &mut Run { servers: self.servers.as_mut(), directories })
-    }
-
-    /// Returns where the clients have mounted the file system.
-    pub fn mountpoints(&self) -> &[PathBuf] {
-        &self.mountpoints
+    /// Why that is not possible.
+    pub fn agents(&self, model: &Path) -> Result<Agents, String> {
+        let command = |at: &PathBuf| format!("'{}' --agent '{}'", model.display(), at.display());
+        Agents::start(&self.mountpoints.iter().map(command).collect::<Vec<_>>())
     }
 
     /// Ends the mounts and the servers.
@@ -104,22 +85,5 @@ impl Mounts {
 impl Drop for Mounts {
     fn drop(&mut self) {
         self.unmount();
-    }
-}
-
-/// The operations of a run, in a directory of their own: as each mount has it.
-struct Run<'a> {
-    servers: Option<&'a mut Servers>,
-    directories: Vec<Directory>,
-}
-
-impl Executor for Run<'_> {
-    fn perform(&mut self, step: &Step) -> Outcome {
-        let (Operation::Restart {}, Some(servers)) = (&step.operation, &mut self.servers) else {
-            return self.directories[usize::from(step.client)].perform(&step.operation);
-        };
-        let restarted = servers.restart();
-        restarted.unwrap_or_else(|error| panic!("the servers do not start: {error}"));
-        Outcome::Done
     }
 }

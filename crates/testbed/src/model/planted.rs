@@ -8,9 +8,10 @@ use fulmar_base::Errno;
 use super::check::Executor;
 use super::operation::{Operation, Step, bytes};
 use super::order::Timed;
-use super::outcome::{Kind, Outcome, Time};
+use super::outcome::{Kind, Outcome, Stat, Time};
 use super::words::{How, Slot};
 use super::world::World;
+use super::world::data::Data;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,29 +170,11 @@ impl Planted {
 
     /// Changes what an operation has done or returned.
     fn spoil(&mut self, step: &Step, before: &mut World, outcome: &mut Outcome) {
+        if let Outcome::Stat(stat) = outcome {
+            return self.spoil_stat(step, stat);
+        }
         let is_done = *outcome == Outcome::Done;
         match (self.fault, &step.operation) {
-            (Fault::NoBlocks, _) => {
-                if let Outcome::Stat(stat) = outcome {
-                    stat.blocks = 0..=0;
-                }
-            }
-            (Fault::LinkIsNotCounted, _) => {
-                if let Outcome::Stat(stat) = outcome
-                    && stat.kind == Kind::File
-                {
-                    stat.links = stat.links.min(1);
-                }
-            }
-            (Fault::LengthIsOld, Operation::Stat { path }) => {
-                if let (Outcome::Stat(stat), Ok(number)) =
-                    (outcome, self.world.resolve(path, false))
-                    && let Some(size) = stat.size
-                {
-                    let seen = *self.lengths.entry((step.client, number)).or_insert(size);
-                    stat.size = Some(seen);
-                }
-            }
             (Fault::TimeIsUnsigned, Operation::Utimes { path, mtime, .. }) if is_done => {
                 if let Ok(number) = self.world.resolve(path, true) {
                     self.world.inode(number).mtime = Some(Time::At((*mtime).max(0)));
@@ -252,6 +235,23 @@ impl Planted {
         }
     }
 
+    /// Changes attributes that an operation has returned.
+    fn spoil_stat(&mut self, step: &Step, stat: &mut Stat) {
+        match (self.fault, &step.operation) {
+            (Fault::NoBlocks, _) => stat.blocks = 0..=0,
+            (Fault::LinkIsNotCounted, _) if stat.kind == Kind::File => {
+                stat.links = stat.links.min(1);
+            }
+            (Fault::LengthIsOld, Operation::Stat { path }) => {
+                if let (Ok(number), Some(size)) = (self.world.resolve(path, false), stat.size) {
+                    let seen = *self.lengths.entry((step.client, number)).or_insert(size);
+                    stat.size = Some(seen);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Notes what a client sees of pages that it has not seen before.
     fn see(&mut self, client: u8, slot: Slot, pages: std::ops::Range<u64>) {
         let Some(inode) = self.world.opens.get(&(client, slot)).map(|open| open.inode) else {
@@ -268,11 +268,8 @@ impl Planted {
     fn spoil_file(&mut self, step: &Step, before: &mut World) {
         let slot = step.operation.slot().unwrap_or(Slot(0));
         let key = (step.client, slot);
-        if let (Fault::CloseKeepsLocks, Operation::Close { .. }) = (self.fault, &step.operation) {
-            let Some(open) = before.opens.get(&key) else { return };
-            if let Some(inode) = self.world.inodes.get_mut(&open.inode) {
-                inode.locks = before.inodes[&open.inode].locks.clone();
-            }
+        if let Operation::Close { .. } = &step.operation {
+            return self.spoil_close(before, key);
         }
         let Some(open) = self.world.opens.get(&key).cloned() else { return };
         let old_size = before.size(key).unwrap_or_default();
@@ -307,21 +304,13 @@ impl Planted {
                 }
                 self.lengths.insert((step.client, open.inode), data.size());
             }
-            (Fault::PunchEndsEarly, Operation::Allocate { at, len, how: How::Punch, .. }) => {
-                let last = (at + len) / PAGE * PAGE;
-                if last > *at {
-                    data.write(last, &old.read(last, at + len - last));
-                }
-            }
             (Fault::CutStopsAtBorder, Operation::Cut { size, .. })
                 if *size < BORDER && old_size > BORDER =>
             {
                 data.grow(BORDER);
             }
-            (Fault::HoleTakesEnd, Operation::Allocate { at, len, how: How::Punch, .. })
-                if *at < old_size && at + len >= old_size =>
-            {
-                data.cut(*at);
+            (fault, Operation::Allocate { at, len, how, .. }) => {
+                spoil_space(fault, (*at, *len, *how), &old, data);
             }
             (Fault::StoreIsPage, Operation::Store { at, len, .. }) if *at < old_size => {
                 let page = at / PAGE;
@@ -330,9 +319,6 @@ impl Planted {
                 let own = data.read(*at, (*len).min(PAGE - at % PAGE));
                 data.write(page * PAGE, &first);
                 data.write(*at, &own);
-            }
-            (Fault::ZeroKeepsLength, Operation::Allocate { how: How::Zero, .. }) => {
-                data.cut(old_size);
             }
             (Fault::RestartLosesWrites, Operation::Write { at, len, .. }) => {
                 let (_, at) = open.place(*at, old_size);
@@ -347,6 +333,16 @@ impl Planted {
                 inode.mtime = time.unwrap_or(inode.mtime);
             }
             _ => {}
+        }
+    }
+
+    /// Changes a file after it was closed.
+    fn spoil_close(&mut self, before: &World, key: (u8, Slot)) {
+        let Some(open) = before.opens.get(&key) else { return };
+        if let (Fault::CloseKeepsLocks, Some(inode)) =
+            (self.fault, self.world.inodes.get_mut(&open.inode))
+        {
+            inode.locks = before.inodes[&open.inode].locks.clone();
         }
     }
 
@@ -367,6 +363,23 @@ impl Planted {
             }
             _ => {}
         }
+    }
+}
+
+/// Changes a file after space of it was allocated or freed.
+fn spoil_space(fault: Fault, (at, len, how): (u64, u64, How), old: &Data, data: &mut Data) {
+    match (fault, how) {
+        (Fault::PunchEndsEarly, How::Punch) => {
+            let last = (at + len) / PAGE * PAGE;
+            if last > at {
+                data.write(last, &old.read(last, at + len - last));
+            }
+        }
+        (Fault::HoleTakesEnd, How::Punch) if at < old.size() && at + len >= old.size() => {
+            data.cut(at);
+        }
+        (Fault::ZeroKeepsLength, How::Zero) => data.cut(old.size()),
+        _ => {}
     }
 }
 

@@ -1,10 +1,9 @@
 //! Random operations of several clients on files, compared with a model. `make model` executes more of them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fulmar_testbed::kill::{Net, scratch};
 use fulmar_testbed::lab::{binaries, not_run};
-use fulmar_testbed::model::agents::Agents;
 use fulmar_testbed::model::library::Library;
 use fulmar_testbed::model::mounts::Mounts;
 use fulmar_testbed::model::planted::{Fault, Planted};
@@ -15,8 +14,6 @@ const SETTINGS: Settings =
     Settings { clients: CLIENTS, steps: 200, restarts: false, together: true, layout: None };
 /// Seeds of each layout.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
-/// Seeds of agents, which are the same operations by other processes.
-const AGENTS: std::ops::RangeInclusive<u64> = 101..=103;
 /// Two mounts.
 const MOUNTED: Settings = Settings { clients: 2, ..SETTINGS };
 /// Seeds in which each planted fault is found.
@@ -94,22 +91,10 @@ fn mounts(name: &str, third: u8) -> Option<Mounts> {
 
 #[test]
 fn two_mounts_do_what_the_model_says() {
-    let Some(mut mounts) = mounts("model-mounts", 165) else { return };
+    let Some(mounts) = mounts("model-mounts", 165) else { return };
+    let model = Path::new(env!("CARGO_BIN_EXE_fulmar-model"));
+    let mut agents = mounts.agents(model).unwrap_or_else(|error| panic!("{error}"));
     for seed in SEEDS {
-        let done = mounts.check(&generate(seed, MOUNTED));
-        done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
-    }
-    mounts.stop().unwrap_or_else(|damage| panic!("{damage}"));
-}
-
-#[test]
-fn agents_in_two_mounts_do_what_the_model_says() {
-    let Some(mounts) = mounts("model-agents", 166) else { return };
-    let model = env!("CARGO_BIN_EXE_fulmar-model");
-    let command = |at: &PathBuf| format!("'{model}' --agent '{}'", at.display());
-    let commands: Vec<String> = mounts.mountpoints().iter().map(command).collect();
-    let mut agents = Agents::start(&commands).unwrap_or_else(|error| panic!("{error}"));
-    for seed in AGENTS {
         let done = agents.check(&generate(seed, MOUNTED));
         done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }

@@ -129,9 +129,9 @@ fn on_file(open: &Open, operation: &Operation) -> Performed {
 }
 
 fn copy(from: &File, (at, len): (u64, u64), to: &File, start: u64) -> Performed {
-    // As programs that copy do: a kernel copies up to the length that it was told last.
-    from.metadata().map_err(errno)?;
-    let (mut at, mut start, end) = (at, start, at + len);
+    // As programs that copy do: a kernel copies up to the length that it was told last, and what is behind that is new.
+    let size = from.metadata().map_err(errno)?.len();
+    let (mut at, mut start, end) = (at, start, (at + len).min(size));
     while at < end {
         let left = (end - at) as usize;
         match rustix::fs::copy_file_range(from, Some(&mut at), to, Some(&mut start), left) {
