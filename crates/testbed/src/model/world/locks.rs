@@ -43,6 +43,16 @@ impl Locks {
         };
         *own = std::mem::take(own).into_iter().flat_map(rest).collect();
         own.extend(lock.map(|is_exclusive| Part { range: range.clone(), is_exclusive }));
+        // Equal locks are equal, however they were made.
+        own.sort_by_key(|part| part.range.start);
+        own.dedup_by(|next, part| {
+            let is_one =
+                part.range.end == next.range.start && part.is_exclusive == next.is_exclusive;
+            if is_one {
+                part.range.end = next.range.end;
+            }
+            is_one
+        });
         self.0.retain(|_, parts| !parts.is_empty());
     }
 

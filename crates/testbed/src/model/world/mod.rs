@@ -84,13 +84,22 @@ impl Open {
 pub struct World {
     pub(crate) inodes: BTreeMap<u64, Inode>,
     pub(crate) opens: BTreeMap<(u8, Slot), Open>,
+    /// How many operations each client has executed.
+    executed: BTreeMap<u8, u64>,
+    /// The number of what the operation that is applied makes next: that of its client and of its place among those of it,
+    /// so that it does not depend on the order in which clients worked.
     next: u64,
 }
 
 impl Default for World {
     fn default() -> Self {
         let root = Inode::new(Node::Directory(BTreeMap::new(), ROOT), 0o755);
-        Self { inodes: BTreeMap::from([(ROOT, root)]), opens: BTreeMap::new(), next: ROOT + 1 }
+        Self {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            opens: BTreeMap::new(),
+            executed: BTreeMap::new(),
+            next: ROOT,
+        }
     }
 }
 
@@ -141,6 +150,15 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
 impl World {
     /// Applies an operation, and returns what it may return.
     pub fn apply(&mut self, step: &Step) -> Expected {
+        let executed = self.executed.entry(step.client).or_default();
+        *executed += 1;
+        self.next = *executed << 16 | u64::from(step.client) << 8;
+        let expected = self.apply_numbered(step);
+        self.next = ROOT;
+        expected
+    }
+
+    fn apply_numbered(&mut self, step: &Step) -> Expected {
         let applied = match &step.operation {
             Operation::Restart {} => Ok(Outcome::Done),
             Operation::Seek { slot, at, what } => {
