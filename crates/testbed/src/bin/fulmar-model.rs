@@ -90,7 +90,7 @@ fn run(args: &Args) -> Result<bool, String> {
         return Ok(true);
     }
     if !args.on.is_empty() {
-        let mut agents = Agents::start(&args.on)?;
+        let mut agents = Agents::start(&args.on, true)?;
         return explore(args, &mut |steps| agents.check(steps));
     }
     let (net, scratch) =

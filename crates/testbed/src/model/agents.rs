@@ -1,20 +1,34 @@
 //! Operations by agents: commands that execute them in a directory which somebody else has mounted, also on other machines.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fulmar_base::Errno;
 
 use super::check::{Executor, Failure, check};
 use super::kernels;
 use super::library::now;
 use super::operation::{Operation, Step};
 use super::outcome::{Expected, Outcome};
+use super::words::{Owner, Slot};
 
 /// By how many seconds the clocks of machines may differ.
 const CLOCKS: i64 = 60;
+/// How long after a close its locks may be held: a kernel tells FUSE of the last close when that has ended.
+const RELEASE: Duration = Duration::from_secs(2);
+/// How often a lock is tried again meanwhile.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Agents, one for each client.
 pub struct Agents {
     agents: Vec<Agent>,
+    has_kernel_servers: bool,
+    /// The slots through which OFD locks or locks by `flock` were taken.
+    locked: BTreeSet<(u8, Slot)>,
+    /// When such a slot was closed last.
+    released: Option<Instant>,
     begun: i64,
     runs: u32,
 }
@@ -29,13 +43,20 @@ struct Agent {
 }
 
 impl Agents {
-    /// Starts a shell command for each client.
+    /// Starts a shell command for each client. What is known of kernel servers is admitted only if there may be some.
     ///
     /// # Errors
     /// Which cannot be started, and why.
-    pub fn start(commands: &[String]) -> Result<Self, String> {
+    pub fn start(commands: &[String], has_kernel_servers: bool) -> Result<Self, String> {
         let agents = commands.iter().map(|command| Agent::start(command));
-        Ok(Self { agents: agents.collect::<Result<_, _>>()?, begun: now(), runs: 0 })
+        Ok(Self {
+            agents: agents.collect::<Result<_, _>>()?,
+            has_kernel_servers,
+            locked: BTreeSet::new(),
+            released: None,
+            begun: now(),
+            runs: 0,
+        })
     }
 
     /// Executes operations in a new directory, and examines it by each agent.
@@ -47,21 +68,58 @@ impl Agents {
     /// If an agent has ended.
     pub fn check(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
         self.runs += 1;
+        (self.locked, self.released) = (BTreeSet::new(), None);
         let line = format!("run run-{}-{} {}", self.begun, self.runs, now() - CLOCKS);
         for agent in &mut self.agents {
             agent.perform(&line);
         }
         check(steps, self.agents.len() as u8, self)
     }
+
+    /// Notes which slots have locks that go some time after a close.
+    fn note_locks(&mut self, step: &Step, outcome: &Outcome) {
+        let Some(slot) = step.operation.slot() else { return };
+        let key = (step.client, slot);
+        match &step.operation {
+            Operation::Lock { owner: Owner::OpenFile | Owner::Flock, .. }
+                if *outcome == Outcome::Done =>
+            {
+                self.locked.insert(key);
+            }
+            Operation::Close { .. } | Operation::Open { .. } if self.locked.remove(&key) => {
+                self.released = Some(Instant::now());
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Executor for Agents {
     fn perform(&mut self, step: &Step) -> Outcome {
-        self.agents[usize::from(step.client)].perform(&step.to_string())
+        let line = step.to_string();
+        let agent = usize::from(step.client);
+        let mut outcome = self.agents[agent].perform(&line);
+        while is_refused(&step.operation, &outcome)
+            && self.released.is_some_and(|since| since.elapsed() < RELEASE)
+        {
+            std::thread::sleep(INTERVAL);
+            outcome = self.agents[agent].perform(&line);
+        }
+        self.note_locks(step, &outcome);
+        outcome
     }
 
     fn admits(&self, operation: &Operation, expected: &Expected, found: &Outcome) -> bool {
-        kernels::admit(operation, expected, found)
+        self.has_kernel_servers && kernels::admit(operation, expected, found)
+    }
+}
+
+/// Returns whether a lock of others is in the way.
+fn is_refused(operation: &Operation, outcome: &Outcome) -> bool {
+    match operation {
+        Operation::Lock { .. } => *outcome == Outcome::Failed(Errno::EAGAIN),
+        Operation::TestLock { .. } => *outcome == Outcome::IsRefused(true),
+        _ => false,
     }
 }
 

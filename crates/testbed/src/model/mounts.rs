@@ -57,7 +57,7 @@ impl Mounts {
     /// Why that is not possible.
     pub fn agents(&self, model: &Path) -> Result<Agents, String> {
         let command = |at: &PathBuf| format!("'{}' --agent '{}'", model.display(), at.display());
-        Agents::start(&self.mountpoints.iter().map(command).collect::<Vec<_>>())
+        Agents::start(&self.mountpoints.iter().map(command).collect::<Vec<_>>(), false)
     }
 
     /// Ends the mounts and the servers.
