@@ -132,7 +132,7 @@ impl Generator {
     }
 
     fn data(&mut self, client: u8) -> Operation {
-        let kind = self.rng.below(26);
+        let kind = self.rng.below(27);
         if kind < 4 {
             return self.open();
         }
@@ -141,13 +141,16 @@ impl Generator {
             return Operation::Truncate { path, size };
         }
         let writes = (9..18).contains(&kind);
-        let maps = kind > 21;
+        let maps = (22..=25).contains(&kind);
         let fits = move |access: &Access| {
             let may = if writes { access.write } else { access.read };
             may && (!maps || access.write)
         };
         let Some((slot, size)) = self.slot(client, fits) else { return self.open() };
-        let at = self.place(size);
+        let mut at = self.place(size);
+        if maps && self.rng.one_in(2) {
+            at = self.rng.below(HOT);
+        }
         match kind {
             5..=8 => {
                 let len = self.len();
@@ -175,6 +178,10 @@ impl Generator {
                 let Some((to, size)) = self.slot(client, fits) else { return self.open() };
                 let (start, len) = (self.place(size), self.len());
                 Operation::Copy { slot, at, len, to, start }
+            }
+            26 => {
+                let (len, pattern) = (self.len(), self.rng.below(1000));
+                Operation::Private { slot, at, len, pattern }
             }
             _ => Operation::StatOpen { slot },
         }
@@ -365,7 +372,7 @@ mod tests {
                 assert_eq!(step.to_string().parse(), Ok(step));
             }
         }
-        assert_eq!(verbs.len(), 38, "{verbs:?}");
+        assert_eq!(verbs.len(), 39, "{verbs:?}");
         assert!(done * 2 > all, "{done} of {all}");
     }
 }

@@ -123,6 +123,8 @@ operations! {
     Store = "store" { slot: Slot, at: u64, len: u64, pattern: u64 }
     /// Loads bytes from a shared mapping, where the file has some.
     Load = "load" { slot: Slot, at: u64, len: u64 }
+    /// Stores bytes of a pattern in a private mapping, where the file has some, and loads the pages in which they are.
+    Private = "private" { slot: Slot, at: u64, len: u64, pattern: u64 }
     /// Copies bytes of an open file to another one of the same client.
     Copy = "copy" { slot: Slot, at: u64, len: u64, to: Slot, start: u64 }
     /// Sets the length of an open file.
@@ -199,6 +201,7 @@ impl Operation {
             | Self::Write { slot, .. }
             | Self::Store { slot, .. }
             | Self::Load { slot, .. }
+            | Self::Private { slot, .. }
             | Self::Copy { slot, .. }
             | Self::Cut { slot, .. }
             | Self::Allocate { slot, .. }
@@ -228,6 +231,24 @@ pub fn bytes(pattern: u64, at: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
+/// The length of a page.
+pub(super) const PAGE: u64 = 4096;
+
+/// Returns where the pages of a range begin, and their length.
+pub(super) fn pages(at: u64, len: u64) -> (u64, u64) {
+    let start = at / PAGE * PAGE;
+    (start, (at + len).next_multiple_of(PAGE) - start)
+}
+
+/// Returns what a program sees of the pages of a range, whose bytes in the file are given, when it has stored a pattern in a
+/// private mapping of them.
+pub(super) fn seen_privately(mut file: Vec<u8>, at: u64, len: u64, pattern: u64) -> Vec<u8> {
+    let from = ((at % PAGE) as usize).min(file.len());
+    let stored = bytes(pattern, at, len);
+    file[from..].iter_mut().zip(stored).for_each(|(byte, own)| *byte = own);
+    file
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,6 +261,7 @@ mod tests {
             "2& write h0 4096 100 7",
             "2 allocate h1 0 65536 punch",
             "2 copy h1 0 65536 h2 4095",
+            "2 private h1 4095 2 7",
             "0 open h1 /f0 rwds default",
             "0 lock h1 flock r 0 1",
             "0 chmod /f0 0644",
@@ -262,6 +284,15 @@ mod tests {
         ] {
             assert_eq!(line.parse::<Step>().unwrap_err(), error);
         }
+    }
+
+    #[test]
+    fn a_private_store_is_seen_within_the_file_only() {
+        assert_eq!(pages(4095, 2), (0, 8192));
+        assert_eq!(pages(4096, 1), (4096, 4096));
+        let stored = bytes(7, 4098, 3);
+        assert_eq!(seen_privately(vec![0; 4], 4098, 3, 7), [0, 0, stored[0], stored[1]]);
+        assert_eq!(seen_privately(vec![0; 2], 4099, 3, 7), [0, 0]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use fulmar_base::Errno;
 
 use super::check::Executor;
-use super::operation::{Operation, Step, bytes};
+use super::operation::{Operation, PAGE, Step, bytes};
 use super::order::Timed;
 use super::outcome::{Kind, Outcome, Stat, Time};
 use super::words::{How, Slot};
@@ -67,6 +67,8 @@ pub enum Fault {
     HoleTakesEnd,
     /// A store writes the other bytes of its page as this client has seen them at first.
     StoreIsPage,
+    /// A store in a private mapping changes the file.
+    PrivateIsShared,
     /// A client lists a directory as it has seen it at first.
     ListingIsOld,
     /// Who creates a name at the same time as another one replaces it.
@@ -101,13 +103,13 @@ impl Fault {
         Self::CutStopsAtBorder,
         Self::HoleTakesEnd,
         Self::StoreIsPage,
+        Self::PrivateIsShared,
         Self::ListingIsOld,
     ];
 }
 
 /// The smallest stripe.
 const BORDER: u64 = 64 << 10;
-const PAGE: u64 = 4096;
 
 /// A file system with a fault.
 pub struct Planted {
@@ -173,6 +175,9 @@ impl Planted {
         if let Outcome::Stat(stat) = outcome {
             return self.spoil_stat(step, stat);
         }
+        if let Outcome::Names(names) = outcome {
+            return self.spoil_listing(step, names);
+        }
         let is_done = *outcome == Outcome::Done;
         match (self.fault, &step.operation) {
             (Fault::TimeIsUnsigned, Operation::Utimes { path, mtime, .. }) if is_done => {
@@ -182,23 +187,19 @@ impl Planted {
             }
             (
                 Fault::StoreIsPage,
-                Operation::Read { slot, at, len } | Operation::Load { slot, at, len },
+                Operation::Read { slot, at, len }
+                | Operation::Load { slot, at, len }
+                | Operation::Private { slot, at, len, .. },
             ) => {
                 self.see(step.client, *slot, *at / PAGE..(at + len).div_ceil(PAGE));
             }
-            (Fault::ListingIsOld, Operation::List { path, .. }) => {
-                if let (Outcome::Names(names), Ok(number)) =
-                    (outcome, self.world.resolve(path, true))
-                {
-                    let first = self.listings.entry((step.client, number));
-                    names.clone_from(first.or_insert_with(|| names.clone()));
-                }
-            }
-            (Fault::NameIsListedTwice, Operation::List { skip, .. }) => {
-                if let Outcome::Names(names) = outcome
-                    && let Some(name) = names.get(*skip as usize).filter(|_| *skip > 0).cloned()
-                {
-                    names.insert(*skip as usize, name);
+            (Fault::PrivateIsShared, Operation::Private { slot, at, len, pattern }) => {
+                let inode = self.world.opens.get(&(step.client, *slot)).map(|open| open.inode);
+                if let Some(data) = inode.and_then(|inode| self.world.inode(inode).data()) {
+                    let end = data.size().min(at + len);
+                    if *at < end {
+                        data.write(*at, &bytes(*pattern, *at, end - at));
+                    }
                 }
             }
             (Fault::DataAreSkipped, Operation::Seek { .. }) => {
@@ -246,6 +247,23 @@ impl Planted {
                 if let (Ok(number), Some(size)) = (self.world.resolve(path, false), stat.size) {
                     let seen = *self.lengths.entry((step.client, number)).or_insert(size);
                     stat.size = Some(seen);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes names that an operation has returned.
+    fn spoil_listing(&mut self, step: &Step, names: &mut Vec<(String, Kind)>) {
+        let Operation::List { path, skip } = &step.operation else { return };
+        match (self.fault, self.world.resolve(path, true)) {
+            (Fault::ListingIsOld, Ok(number)) => {
+                let first = self.listings.entry((step.client, number));
+                names.clone_from(first.or_insert_with(|| names.clone()));
+            }
+            (Fault::NameIsListedTwice, _) => {
+                if let Some(name) = names.get(*skip as usize).filter(|_| *skip > 0).cloned() {
+                    names.insert(*skip as usize, name);
                 }
             }
             _ => {}

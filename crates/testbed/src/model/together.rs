@@ -4,12 +4,11 @@
 //! write is more than a page, which a kernel fills and reads as a whole.
 
 use super::generate::{Generator, NAMES, SLOTS, pick};
-use super::operation::{Operation, Step};
+use super::operation::{Operation, PAGE, Step};
 use super::words::{Access, Layout, Owner, Slot};
 
 /// How many operations each client has at most.
 const EACH: u64 = 2;
-const PAGE: u64 = 4096;
 /// The longest append.
 const APPEND_MAX: u64 = 500;
 /// Pages of a file that are used.

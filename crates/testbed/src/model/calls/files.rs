@@ -11,7 +11,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, SeekFrom, XattrFlags};
 
-use super::super::operation::{Operation, bytes};
+use super::super::operation::{Operation, bytes, pages};
 use super::super::outcome::Outcome;
 use super::super::words::{Access, How, Layout, Owner, What};
 use super::{Directory, Open, Performed, call_errno, errno, map};
@@ -100,6 +100,13 @@ fn on_file(open: &Open, operation: &Operation) -> Performed {
         Operation::Load { at, len, .. } => {
             let end = file.metadata().map_err(errno)?.len().min(at + len);
             map::load(file, *at, end.saturating_sub(*at)).map(Outcome::Bytes).map_err(call_errno)
+        }
+        Operation::Private { at, len, pattern, .. } => {
+            let size = file.metadata().map_err(errno)?.len();
+            let (start, whole) = pages(*at, *len);
+            let whole = size.min(start + whole).saturating_sub(start);
+            let data = bytes(*pattern, *at, size.min(at + len).saturating_sub(*at));
+            map::private(file, (start, whole), *at, &data).map(Outcome::Bytes).map_err(call_errno)
         }
         Operation::Cut { size, .. } => match file.set_len(*size).map_err(errno) {
             // A file that is not open to be written.

@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 use fulmar_client::{Allocate, FileLock, OpenOptions, Seek, Stability, blocking};
 
-use super::super::operation::{Operation, bytes};
+use super::super::operation::{Operation, bytes, pages, seen_privately};
 use super::super::outcome::Outcome;
 use super::super::words::{Access, How, Layout, Owner, Slot, What};
 use super::{CALLER, Client, Open, Performed};
@@ -38,6 +38,12 @@ impl Client {
             Operation::Load { slot, at, len } => {
                 let open = self.mappable(*slot, false)?;
                 blocking::wait(open.file.read(*at, *len)).map(Outcome::Bytes)
+            }
+            Operation::Private { slot, at, len, pattern } => {
+                let open = self.mappable(*slot, false)?;
+                let (start, whole) = pages(*at, *len);
+                let found = blocking::wait(open.file.read(start, whole))?;
+                Ok(Outcome::Bytes(seen_privately(found, *at, *len, *pattern)))
             }
             Operation::Copy { slot, at, len, to, start } => {
                 self.copy(*slot, (*at, *len), *to, *start)

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The length of a page.
-const PAGE: u64 = 4096;
+use super::super::operation::PAGE;
+
 /// What a server may have allocated at least for a byte: the smallest stripe.
 const UNIT: u64 = 64 << 10;
 /// The units of `stat`.

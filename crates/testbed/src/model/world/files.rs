@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 
-use super::super::operation::{Operation, Step, bytes};
+use super::super::operation::{Operation, Step, bytes, pages, seen_privately};
 use super::super::outcome::{Expected, Outcome, Time};
 use super::super::words::{Access, How, Layout, Owner, Slot, What};
 use super::names::Applied;
@@ -40,9 +40,9 @@ impl World {
                 data.write(at, &bytes(*pattern, place, *len));
                 Ok(Outcome::Done)
             }
-            Operation::Store { slot, .. } | Operation::Load { slot, .. } => {
-                self.apply_to_mapping(key(slot), &step.operation)
-            }
+            Operation::Store { slot, .. }
+            | Operation::Load { slot, .. }
+            | Operation::Private { slot, .. } => self.apply_to_mapping(key(slot), &step.operation),
             Operation::Copy { slot, at, len, to, start } => {
                 self.copy(key(slot), (*at, *len), key(to), *start)
             }
@@ -89,6 +89,14 @@ impl World {
                 Ok(Outcome::Bytes(
                     inode.data().map(|data| data.read(*at, *len)).unwrap_or_default(),
                 ))
+            }
+            Operation::Private { at, len, pattern, .. } => {
+                let open = self.mappable(key, false)?;
+                let inode = self.inode(open.inode);
+                inode.atime = None;
+                let (start, whole) = pages(*at, *len);
+                let found = inode.data().map(|data| data.read(start, whole)).unwrap_or_default();
+                Ok(Outcome::Bytes(seen_privately(found, *at, *len, *pattern)))
             }
             other => panic!("{other} is not an operation on a mapping"),
         }
