@@ -11,6 +11,7 @@ use super::check::{Executor, Failure, check};
 use super::kernels;
 use super::library::now;
 use super::operation::{Operation, Step};
+use super::order::{Timed, timed};
 use super::outcome::{Expected, Outcome};
 use super::words::{Owner, Slot};
 
@@ -96,17 +97,18 @@ impl Agents {
 
 impl Executor for Agents {
     fn perform(&mut self, step: &Step) -> Outcome {
-        let line = step.to_string();
-        let agent = usize::from(step.client);
-        let mut outcome = self.agents[agent].perform(&line);
-        while is_refused(&step.operation, &outcome)
-            && self.released.is_some_and(|since| since.elapsed() < RELEASE)
-        {
-            std::thread::sleep(INTERVAL);
-            outcome = self.agents[agent].perform(&line);
-        }
+        let agent = &mut self.agents[usize::from(step.client)];
+        let outcome = agent.execute(&step.operation, self.released);
         self.note_locks(step, &outcome);
         outcome
+    }
+
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+        let released = self.released;
+        let found =
+            timed(&mut self.agents, steps, |agent, operation| agent.execute(operation, released));
+        steps.iter().zip(&found).for_each(|(step, found)| self.note_locks(step, &found.outcome));
+        found
     }
 
     fn admits(&self, operation: &Operation, expected: &Expected, found: &Outcome) -> bool {
@@ -134,6 +136,20 @@ impl Agent {
         let (lines, answers) = (process.stdin.take(), process.stdout.take());
         let answers = answers.ok_or_else(|| format!("{command:?} has no output"))?;
         Ok(Self { command: command.to_owned(), process, lines, answers: BufReader::new(answers) })
+    }
+
+    /// Executes an operation; a lock that is refused again for some time after a close, as its locks may not be free yet.
+    fn execute(&mut self, operation: &Operation, released: Option<Instant>) -> Outcome {
+        // The number of the client is one of the tester.
+        let line = Step::alone(0, operation.clone()).to_string();
+        let mut outcome = self.perform(&line);
+        while is_refused(operation, &outcome)
+            && released.is_some_and(|since| since.elapsed() < RELEASE)
+        {
+            std::thread::sleep(INTERVAL);
+            outcome = self.perform(&line);
+        }
+        outcome
     }
 
     /// Returns the answer to a line.

@@ -134,8 +134,10 @@ impl Run<'_> {
 
     /// Reads what operations at the same time have changed, so that fewer orders of them explain it.
     fn settle(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
-        let path = "/".to_owned();
-        self.perform(Step::alone(steps[0].client, Operation::List { path, skip: 0 }))?;
+        let paths = self.world().paths().into_iter();
+        for (path, _) in paths.filter(|(_, kind)| *kind == Kind::Directory) {
+            self.perform(Step::alone(steps[0].client, Operation::List { path, skip: 0 }))?;
+        }
         let opens = &self.world().opens;
         let is_readable = |key: &(u8, Slot)| opens.get(key).is_some_and(|open| open.access.read);
         let mut slots = steps.iter().filter_map(|step| Some((step.client, step.operation.slot()?)));

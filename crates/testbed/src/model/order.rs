@@ -53,34 +53,32 @@ pub(super) fn timed<C: Send>(
 /// Returns what the file system may be after operations at the same time: one for each order of them which the model
 /// admits. An operation that had ended before another one was begun is before it.
 pub(super) fn after(world: &World, steps: &[Step], found: &[Timed]) -> Vec<World> {
-    let mut worlds = Vec::new();
-    let left: Vec<usize> = (0..steps.len()).collect();
-    follow(world, (steps, found), &left, &mut worlds);
-    worlds
-}
-
-fn follow(world: &World, all: (&[Step], &[Timed]), left: &[usize], worlds: &mut Vec<World>) {
-    let (steps, found) = all;
-    if left.is_empty() {
-        if !worlds.contains(world) {
-            worlds.push(world.clone());
+    let is_before = |other: usize, next: usize| {
+        let is_own = steps[other].client == steps[next].client && other < next;
+        is_own || found[other].ended < found[next].begun
+    };
+    // What is the same after the same operations, in whatever order, is followed once.
+    let mut states = vec![(vec![false; steps.len()], world.clone())];
+    for _ in steps {
+        let mut then = Vec::new();
+        for (done, world) in &states {
+            let left: Vec<usize> = (0..steps.len()).filter(|place| !done[*place]).collect();
+            for &next in &left {
+                if left.iter().any(|other| *other != next && is_before(*other, next)) {
+                    continue;
+                }
+                let (mut done, mut world) = (done.clone(), world.clone());
+                done[next] = true;
+                let is_admitted = world.apply(&steps[next]).admits(&found[next].outcome);
+                let state = (done, world);
+                if is_admitted && !then.contains(&state) {
+                    then.push(state);
+                }
+            }
         }
-        return;
+        states = then;
     }
-    for &next in left {
-        let is_before = |other: &usize| {
-            let is_own = steps[*other].client == steps[next].client && *other < next;
-            is_own || found[*other].ended < found[next].begun
-        };
-        if left.iter().any(is_before) {
-            continue;
-        }
-        let mut then = world.clone();
-        if then.apply(&steps[next]).admits(&found[next].outcome) {
-            let left: Vec<usize> = left.iter().copied().filter(|other| *other != next).collect();
-            follow(&then, all, &left, worlds);
-        }
-    }
+    states.into_iter().map(|(_, world)| world).collect()
 }
 
 #[cfg(test)]

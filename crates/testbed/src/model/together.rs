@@ -1,16 +1,19 @@
-//! Random operations of several clients at the same time: on names in one directory, or on a page of a file.
+//! Random operations of several clients at the same time: on some names in two directories, or on a page of a file.
 //!
-//! Each is one that systems execute at once: one name or two are looked up by the server that changes them, and no read or
-//! write is more than a page, which a kernel fills and reads as a whole.
+//! Each is one that systems execute at once: one name or two are looked up by the server that changes them, in directories
+//! that stay where they are, and no read or write is more than a page, which a kernel fills and reads as a whole.
 
 use super::generate::{Generator, NAMES, SLOTS, pick};
 use super::operation::{Operation, PAGE, Step};
+use super::outcome::Kind;
 use super::words::{Access, Layout, Owner, Slot};
 
 /// How many operations each client has at most.
-const EACH: u64 = 2;
+const EACH: u64 = 4;
 /// The longest append.
 const APPEND_MAX: u64 = 500;
+/// How many names are used in each directory.
+const FEW: usize = 3;
 /// Pages of a file that are used.
 const PAGES: u64 = 20;
 
@@ -19,13 +22,14 @@ impl Generator {
     pub(super) fn together(&mut self) -> Vec<Step> {
         let files = if self.rng.one_in(2) { self.shared() } else { Vec::new() };
         let page = PAGE * self.rng.below(PAGES);
+        let names = self.few_names();
         let mut steps = Vec::new();
         for client in 0..self.settings.clients {
-            for _ in 0..self.rng.between(1, EACH + 1) {
+            for _ in 0..self.rng.between(1, EACH) {
                 let slot = files.iter().find(|(other, ..)| *other == client);
                 let operation = match slot {
                     Some(&(_, slot, access)) => self.in_page(slot, access, page),
-                    None if files.is_empty() => self.in_directory(),
+                    None if files.is_empty() => self.on_names(&names),
                     None => continue,
                 };
                 steps.push(Step { client, is_together: true, operation });
@@ -73,15 +77,31 @@ impl Generator {
         }
     }
 
-    fn in_directory(&mut self) -> Operation {
-        let mut path = || format!("/{}", pick(&mut self.rng, NAMES));
+    /// Returns paths in two directories, none of which is one of these or above them.
+    fn few_names(&mut self) -> Vec<String> {
+        let paths = self.world.paths().into_iter().filter(|(_, kind)| *kind == Kind::Directory);
+        let all: Vec<String> =
+            paths.map(|(path, _)| path.trim_end_matches('/').to_owned()).collect();
+        let directories = [pick(&mut self.rng, &all).clone(), pick(&mut self.rng, &all).clone()];
+        let first = self.rng.below(NAMES.len() as u64) as usize;
+        let names = NAMES.iter().cycle().skip(first).take(FEW);
+        let paths = names.flat_map(|name| directories.each_ref().map(|at| format!("{at}/{name}")));
+        let is_above = |path: &str| {
+            directories.iter().any(|at| format!("{at}/").starts_with(&format!("{path}/")))
+        };
+        paths.filter(|path| !is_above(path)).collect()
+    }
+
+    fn on_names(&mut self, paths: &[String]) -> Operation {
+        let mut path = || pick(&mut self.rng, paths).clone();
         let (path, other) = (path(), path());
-        match self.rng.below(8) {
+        match self.rng.below(10) {
             0 | 1 => Operation::MakeDirectory { path, mode: self.mode() },
             2 => Operation::RemoveDirectory { path },
-            3 => Operation::Unlink { path },
-            4 | 5 => Operation::Rename { from: path, to: other },
-            6 => Operation::Symlink { path, target: "f0".to_owned() },
+            3 | 4 => Operation::Unlink { path },
+            5 | 6 => Operation::Rename { from: path, to: other },
+            7 => Operation::Symlink { path, target: "f0".to_owned() },
+            8 => Operation::ReadLink { path },
             _ => {
                 let slot = Slot(self.rng.below(SLOTS) as u8);
                 let access = Access {

@@ -150,15 +150,11 @@ fn copy(from: &File, (at, len): (u64, u64), to: &File, start: u64) -> Performed 
     Ok(Outcome::Done)
 }
 
+/// Reads by one call, which returns less only at the end of the file: by two, others could write in between.
 fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
-    let (mut bytes, mut done) = (vec![0; len as usize], 0);
-    while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], at + done as u64)? {
-            0 => break,
-            more => done += more,
-        }
-    }
-    bytes.truncate(done);
+    let mut bytes = vec![0; len as usize];
+    let count = file.read_at(&mut bytes, at)?;
+    bytes.truncate(count);
     Ok(bytes)
 }
 
