@@ -210,7 +210,8 @@ mod tests {
 
     use super::*;
 
-    const TERMS: Terms = Terms { chunk: 4, tax: 3, extent: 1000, rpc_size: 32 };
+    const TERMS: Terms =
+        Terms { chunk: 4, tax: 3, extent: 1000, rpc_size: 32, object_max: u64::MAX };
 
     fn write(order: u64, reserved: u64) -> Write {
         Write { order, now: Time(order), reserved: Some(reserved), durable: false }

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-/// What a target and a client have agreed about grants.
+/// What a target and a client have agreed about grants and transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// What a write pays for is a multiple of this, in bytes: a page, or a block if that is larger.
@@ -23,6 +23,8 @@ pub struct Terms {
     pub extent: u64,
     /// The largest RPC in bytes.
     pub rpc_size: u64,
+    /// The size of the largest object in bytes.
+    pub object_max: u64,
 }
 
 impl Terms {
@@ -41,6 +43,7 @@ impl Terms {
             tax: u64::from(tax_kib) << 10,
             extent: u64::from(extent_blocks.max(1)) << bits,
             rpc_size,
+            object_max: u64::MAX,
         }
     }
 
@@ -48,7 +51,7 @@ impl Terms {
     pub fn pages(brw_size: u64) -> Self {
         let known = if brw_size < RPC_MIN { RPC_MIN } else { brw_size.min(RPC_MAX) };
         let rpc_size = known / Self::PAGE * Self::PAGE;
-        Self { chunk: Self::PAGE, tax: 0, extent: u64::MAX, rpc_size }
+        Self { chunk: Self::PAGE, tax: 0, extent: u64::MAX, rpc_size, object_max: u64::MAX }
     }
 
     /// Returns what a contiguous range costs.
@@ -221,8 +224,13 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const TERMS: Terms =
-        Terms { chunk: 4096, tax: 24 << 10, extent: 16384 * 4096, rpc_size: 4 * MIB };
+    const TERMS: Terms = Terms {
+        chunk: 4096,
+        tax: 24 << 10,
+        extent: 16384 * 4096,
+        rpc_size: 4 * MIB,
+        object_max: u64::MAX,
+    };
 
     #[test]
     fn a_write_pays_for_its_blocks_and_its_extents() {
@@ -237,7 +245,10 @@ mod tests {
     fn terms_that_make_no_sense_are_replaced() {
         assert_eq!(Terms::announced(4 << 20, 12, 24, 16384), TERMS);
         let wrong = Terms::announced(0, 255, 0, 0);
-        assert_eq!(wrong, Terms { chunk: MIB, tax: 0, extent: MIB, rpc_size: MIB });
+        assert_eq!(
+            wrong,
+            Terms { chunk: MIB, tax: 0, extent: MIB, rpc_size: MIB, object_max: u64::MAX }
+        );
         assert_eq!(Terms::announced(u32::MAX, 9, 0, 1).rpc_size, 64 * MIB);
         let mut grants = Grants::new(TERMS);
         grants.connect(TERMS, u64::MAX);

@@ -133,7 +133,13 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
-    const TERMS: Terms = Terms { chunk: 4096, tax: 24 * KIB, extent: 64 * MIB, rpc_size: 4 * MIB };
+    const TERMS: Terms = Terms {
+        chunk: 4096,
+        tax: 24 * KIB,
+        extent: 64 * MIB,
+        rpc_size: 4 * MIB,
+        object_max: u64::MAX,
+    };
 
     struct Rig {
         dirty: Dirty,

@@ -223,7 +223,7 @@ impl Core {
 fn terms(granted: &ConnectData) -> Terms {
     // No more than was asked for.
     let brw_size = granted.brw_size.min(BRW_MAX as u32);
-    if granted.flags.has(ConnectFlags::GRANT_PARAM) {
+    let terms = if granted.flags.has(ConnectFlags::GRANT_PARAM) {
         Terms::announced(
             brw_size,
             granted.grant_block_bits,
@@ -232,7 +232,9 @@ fn terms(granted: &ConnectData) -> Terms {
         )
     } else {
         Terms::pages(brw_size.into())
-    }
+    };
+    let has_max = granted.flags.has(ConnectFlags::MAXBYTES) && granted.bytes_max > 0;
+    Terms { object_max: if has_max { granted.bytes_max } else { u64::MAX }, ..terms }
 }
 
 impl Context {

@@ -65,6 +65,27 @@ fn a_file_of_any_layout_that_was_cut_has_its_new_size() {
     }
 }
 
+#[test]
+fn a_write_beyond_what_a_target_can_keep_is_refused_and_takes_nothing_along() {
+    let rig = Rig::start("largest", 1);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    let file = create(&fs, "file", LovMd::wanted(PART as u32, 1).to_bytes());
+    blocking::wait(file.write(0, *b"before")).unwrap();
+    // An object of an OST has at most 16 TiB less a page.
+    let end = (16 << 40) - 4096;
+    for (at, len) in [(end, 1), (end - 1, 2), (1 << 60, 1)] {
+        assert_eq!(blocking::wait(file.write(at, vec![7; len])).unwrap_err(), Errno::EFBIG);
+    }
+    blocking::wait(file.sync(false)).unwrap();
+    assert_eq!(size(&other, &file), 6);
+    blocking::wait(file.write(end - 1, *b"l")).unwrap();
+    assert_eq!(size(&fs, &file), end);
+    assert_eq!(blocking::wait(file.write_to(None, *b"x")).unwrap_err(), Errno::EFBIG);
+    // Not every disk has files of that size.
+    blocking::wait(file.set_len(6)).unwrap();
+    assert_eq!(blocking::wait(file.read(0, 10)).unwrap(), b"before");
+}
+
 /// Returns the holes and the data of a file by turns, from its start: where each begins.
 fn borders(file: &File) -> Vec<u64> {
     let (mut at, mut found, mut what) = (0, Vec::new(), Seek::Data);

@@ -225,7 +225,7 @@ pub enum WriteError {
     /// The file has mirrors.
     #[error("the file has mirrors, of which others would become stale")]
     Mirrored,
-    /// It ends beyond the largest offset.
+    /// It ends beyond the largest offset, or the largest object of a target.
     #[error("the write ends beyond the largest file")]
     TooLarge,
 }

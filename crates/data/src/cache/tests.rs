@@ -8,7 +8,8 @@ use fulmar_lustre_wire::Fid;
 use super::*;
 
 const MIB: u64 = 1 << 20;
-const TERMS: Terms = Terms { chunk: 4096, tax: 24 << 10, extent: 64 * MIB, rpc_size: 4 * MIB };
+const TERMS: Terms =
+    Terms { chunk: 4096, tax: 24 << 10, extent: 64 * MIB, rpc_size: 4 * MIB, object_max: u64::MAX };
 const OBJECT: Object =
     Object { target: Target::Ost(0), fid: Fid { seq: 0x2_4000_0400, oid: 1, version: 0 } };
 const LOCK: LockKey = LockKey(1);
@@ -539,6 +540,27 @@ fn a_file_without_objects_is_zeros_and_gets_them_before_a_write() {
     let object = Object { target: Target::Ost(7), ..OBJECT };
     rig.cache.set_layout(file, Layout::plain(MIB, vec![object]));
     assert!(rig.cache.handle_write(rig.now, open, 5..9, Stability::Cached).is_ok());
+}
+
+#[test]
+fn a_write_beyond_the_largest_object_is_refused_before_anything_of_it_is_cached() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    let other = Object { target: Target::Ost(1), ..OBJECT };
+    rig.cache.set_layout(rig.file, Layout::plain(MIB, vec![OBJECT, other]));
+    for (object, object_max) in [(OBJECT, 3 * MIB), (other, 2 * MIB)] {
+        let terms = Terms { object_max, ..TERMS };
+        rig.cache.handle_connected(rig.now, object.target, terms, 16 * MIB);
+    }
+    let mut write =
+        |range| rig.cache.handle_write(rig.now, rig.open, range, Stability::Cached).map(drop);
+    assert_eq!(write(4 * MIB - 1..4 * MIB), Ok(()), "the last of the second object");
+    assert_eq!(write(4 * MIB..5 * MIB), Ok(()), "the last of the first object");
+    assert_eq!(write(5 * MIB..5 * MIB + 1), Err(WriteError::TooLarge));
+    assert_eq!(write(5 * MIB - 1..5 * MIB + 1), Err(WriteError::TooLarge));
+    assert_eq!(write(6 * MIB..6 * MIB + 1), Err(WriteError::TooLarge));
+    assert_eq!(rig.cache.size(rig.file), 0, "nothing is filled yet");
+    rig.fill();
+    assert_eq!(rig.cache.size(rig.file), 5 * MIB);
 }
 
 #[test]

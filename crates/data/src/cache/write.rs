@@ -24,7 +24,8 @@ impl Cache {
     /// cached, or at its target if it has to wait for that.
     ///
     /// # Errors
-    /// If the file has no objects there, or cannot be written.
+    /// If the file has no objects there, or cannot be written. Nothing is accepted of a write that ends beyond the
+    /// largest object of a target: it would be refused later, together with what is sent with it.
     pub fn handle_write(
         &mut self,
         now: Time,
@@ -42,6 +43,10 @@ impl Cache {
         }
         if let Some(missing) = layout.missing(range.clone()) {
             return Err(WriteError::NoObjects(missing));
+        }
+        let object_max = |object: &Object| self.targets[&object.target].grants.terms().object_max;
+        if layout.objects(range.clone()).iter().any(|(one, part)| part.end > object_max(one)) {
+            return Err(WriteError::TooLarge);
         }
         let id = OpId(self.id());
         let (start, is_durable) = (range.start, stability > Stability::Cached);

@@ -45,7 +45,13 @@ impl Line {
     };
 
     fn terms(&self) -> Terms {
-        Terms { chunk: 4096, tax: 24 << 10, extent: 64 * MIB, rpc_size: self.rpc_size }
+        Terms {
+            chunk: 4096,
+            tax: 24 << 10,
+            extent: 64 * MIB,
+            rpc_size: self.rpc_size,
+            object_max: u64::MAX,
+        }
     }
 
     /// Returns what an OST grants first, and with each reply.
