@@ -170,7 +170,13 @@ impl Import {
             State::New | State::Closed(_) | State::Idle | State::Connecting => {}
             State::Disconnected(_) => self.send_connect(now, xids),
             _ if self.granted.instance == instance || self.handshake.is_some() => {}
-            _ => self.lose(now, xids, Errno::ENOTCONN),
+            _ => {
+                self.lose(now, xids, Errno::ENOTCONN);
+                // Otherwise it waits until some time after the last connect.
+                if self.handshake.is_none() {
+                    self.send_connect(now, xids);
+                }
+            }
         }
     }
 

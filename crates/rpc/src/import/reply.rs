@@ -95,6 +95,7 @@ impl Import {
             return self.replayed(now, xids, key, reply);
         }
         if purpose == Purpose::Owner {
+            self.search.answered();
             self.keep(id, &reply);
         }
         match (body.status.errno(), body.kind) {

@@ -39,6 +39,11 @@ impl Search {
         self.refusals = 0;
     }
 
+    /// Records an answer of the target to a request: the connection works, so that its loss is a new one, and no pause is needed.
+    pub(super) fn answered(&mut self) {
+        self.tried[self.current] = None;
+    }
+
     /// Chooses the next NID: the first after the present one that was not tried lately, or the one
     /// that was tried first. Returns when to try it, and whether all have been tried in this round.
     pub(super) fn next(&mut self, now: Time) -> (Time, bool) {

@@ -36,13 +36,13 @@ struct Args {
     #[arg(long, default_value_t = 200)]
     steps: usize,
     /// Use mounts by the program fulmar instead of the client library
-    #[arg(long, conflicts_with = "restarts")]
+    #[arg(long)]
     mounts: bool,
     /// Let clients do some operations at the same time
     #[arg(long)]
     together: bool,
     /// Use a directory that is mounted, by a command for each client that begins `fulmar-model --agent DIRECTORY`, there or by ssh
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["mounts", "restarts", "clients"])]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["mounts", "faults", "clients"])]
     on: Vec<String>,
     /// Execute operations in this directory that are read from standard input, for a tester with --on
     #[arg(long, value_name = "DIRECTORY", exclusive = true)]
@@ -50,9 +50,9 @@ struct Args {
     /// The layout of new files: default, plain, wide, parts or mdt; by default each seed draws some
     #[arg(long, value_parser = layout)]
     layout: Option<Layout>,
-    /// Restart the servers among the operations
+    /// Have faults among the operations: servers that restart
     #[arg(long)]
-    restarts: bool,
+    faults: bool,
     /// Leave out operations by their verbs, as `allocate,seek`: what these servers do not support
     #[arg(long, value_name = "VERBS", value_delimiter = ',')]
     without: Vec<String>,
@@ -97,10 +97,10 @@ fn run(args: &Args) -> Result<bool, String> {
         (Net { third: 1 + (std::process::id() % 250) as u8, port: 9977 }, scratch("model"));
     if args.mounts {
         let fulmar = binaries()?.join("fulmar");
-        let mounts = Mounts::start(&fulmar, &scratch, net, args.clients)?;
+        let mut mounts = Mounts::start(&fulmar, &scratch, net, args.clients)?;
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut agents = mounts.agents(&own)?;
-        let is_right = explore(args, &mut |steps| agents.check(steps))?;
+        let is_right = explore(args, &mut |steps| mounts.check(&mut agents, steps))?;
         drop(agents);
         mounts.stop()?;
         return Ok(is_right);
@@ -120,8 +120,8 @@ fn explore(args: &Args, check: Check<'_>) -> Result<bool, String> {
     }
     let first = args.seed.unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
     let (begun, limit) = (Instant::now(), Duration::from_secs(args.seconds));
-    let &Args { steps, restarts, together, layout, .. } = args;
-    let settings = Settings { clients: clients(args), steps, restarts, together, layout };
+    let &Args { steps, faults, together, layout, .. } = args;
+    let settings = Settings { clients: clients(args), steps, faults, together, layout };
     let (mut seed, mut failures) = (first, 0);
     while begun.elapsed() < limit && failures < args.failures {
         let mut steps = generate(seed, settings);

@@ -5,6 +5,7 @@
 //! ```text
 //! run NAME BEGUN      operations are in this directory from now on; times since BEGUN are during the run
 //! 0 write h0 0 100 7  an operation
+//! use                 all servers are used
 //! ```
 
 use std::io::{self, BufRead, Write};
@@ -16,6 +17,9 @@ use super::outcome::Outcome;
 
 /// The permissions that files do not get which an agent makes: what the model expects.
 const UMASK: u32 = 0o022;
+
+/// The line by which all servers are used.
+pub(super) const USE: &str = "use";
 
 /// Executes operations in directories of `at` until there are no more lines.
 ///
@@ -37,6 +41,11 @@ fn answer(at: &Path, line: &str, directory: &mut Option<Directory>) -> Result<Ou
         // What is open in the last one is closed before.
         *directory = None;
         *directory = Some(begin(at, run)?);
+        return Ok(Outcome::Done);
+    }
+    if line == USE {
+        // A client that was evicted may be told so.
+        let _ = rustix::fs::statvfs(at);
         return Ok(Outcome::Done);
     }
     let step: Step = line.parse()?;
@@ -70,7 +79,7 @@ mod tests {
         let at = scratch("model-agent");
         std::fs::create_dir_all(&at).unwrap();
         let lines = "run a 1000\n0 open h0 /f rwc default\n0 write h0 0 2 7\n0 truncate /f 100\n0 read h0 1 9\n\
-            run b 1000\n0 read h0 0 1\n0 list / 0\nrun a 1000\n1 list / 0\n0 restart\n";
+            run b 1000\n0 read h0 0 1\n0 list / 0\nrun a 1000\n1 list / 0\nuse\n0 restart all\n";
         let mut answers = Vec::new();
         let served = serve(&at, lines.as_bytes(), &mut answers);
         let refused = ["0 list / 0", "run ../a 1", "run a", "run a b", "fly"]
@@ -79,7 +88,7 @@ mod tests {
         served.unwrap();
         let second = crate::model::bytes(7, 1, 1)[0];
         let expected = format!(
-            "done\ndone\ndone\ndone\nbytes {second:02x} 00*8\ndone\nerror 9\nnames\ndone\nnames f:f\nerror 95\n"
+            "done\ndone\ndone\ndone\nbytes {second:02x} 00*8\ndone\nerror 9\nnames\ndone\nnames f:f\ndone\nerror 95\n"
         );
         assert_eq!(String::from_utf8(answers).unwrap(), expected);
         assert_eq!(

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 
+use super::agent;
 use super::check::{Executor, Failure, check};
 use super::kernels;
 use super::library::now;
@@ -68,13 +69,29 @@ impl Agents {
     /// # Panics
     /// If an agent has ended.
     pub fn check(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
+        self.begin();
+        check(steps, self.agents.len() as u8, self)
+    }
+
+    /// Has the next operations be in a new directory.
+    pub(super) fn begin(&mut self) {
         self.runs += 1;
         (self.locked, self.released) = (BTreeSet::new(), None);
         let line = format!("run run-{}-{} {}", self.begun, self.runs, now() - CLOCKS);
         for agent in &mut self.agents {
             agent.perform(&line);
         }
-        check(steps, self.agents.len() as u8, self)
+    }
+
+    /// Has each agent use all servers at the same time, so that its mount learns of their restart.
+    pub(super) fn use_servers(&mut self) {
+        let ended = |agent: &mut Agent, why| panic!("{:?} has ended: {why}", agent.command);
+        for agent in &mut self.agents {
+            agent.tell(agent::USE).unwrap_or_else(|why| ended(agent, why));
+        }
+        for agent in &mut self.agents {
+            agent.hear().map(drop).unwrap_or_else(|why| ended(agent, why));
+        }
     }
 
     /// Notes which slots have locks that go some time after a close.
@@ -159,8 +176,16 @@ impl Agent {
     }
 
     fn ask(&mut self, line: &str) -> Result<Outcome, String> {
+        self.tell(line)?;
+        self.hear()
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), String> {
         let lines = self.lines.as_mut().ok_or("it has no input")?;
-        writeln!(lines, "{line}").map_err(|error| error.to_string())?;
+        writeln!(lines, "{line}").map_err(|error| error.to_string())
+    }
+
+    fn hear(&mut self) -> Result<Outcome, String> {
         let mut answer = String::new();
         self.answers.read_line(&mut answer).map_err(|error| error.to_string())?;
         answer.strip_suffix('\n').ok_or("it says no more")?.parse()

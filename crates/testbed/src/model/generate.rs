@@ -4,7 +4,9 @@ use fulmar_base::Rng;
 
 use super::operation::{Operation, Step};
 use super::outcome::Kind;
-use super::words::{Access, Acl, AclEntry, Flags, How, Layout, Mode, Owner, Slot, Value, What};
+use super::words::{
+    Access, Acl, AclEntry, Flags, How, Layout, Mode, Owner, Slot, Target, Value, What,
+};
 use super::world::{Node, World};
 
 /// What is drawn from.
@@ -14,8 +16,8 @@ pub struct Settings {
     pub clients: u8,
     /// How many operations.
     pub steps: usize,
-    /// Whether servers restart among them.
-    pub restarts: bool,
+    /// Whether there are faults among them.
+    pub faults: bool,
     /// Whether clients do some at the same time.
     pub together: bool,
     /// The layout of new files; by default each seed draws some.
@@ -41,6 +43,8 @@ const TARGETS: &[&str] = &["f0", "f1", "d0", "d0/f0", "d2", "s0", "nothing"];
 const CLASSES: usize = 4;
 /// One in so many opens is for direct I/O, and one for synchronous writes.
 const SPECIAL: u64 = 8;
+/// One in so many operations is a fault.
+const FAULT: u64 = 60;
 /// One in so many operations are several at the same time.
 const TOGETHER: u64 = 12;
 
@@ -85,8 +89,8 @@ pub(super) fn pick<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
 impl Generator {
     fn step(&mut self) -> Step {
         let client = self.rng.below(self.settings.clients.into()) as u8;
-        if self.settings.restarts && self.rng.one_in(60) {
-            return Step::alone(client, Operation::Restart {});
+        if self.settings.faults && self.rng.one_in(FAULT) {
+            return Step::alone(client, self.fault());
         }
         let mut drawn = self.rng.below(self.weights.iter().sum());
         let class = self.weights.iter().position(|weight| {
@@ -101,6 +105,11 @@ impl Generator {
             _ => self.locks(client),
         };
         Step::alone(client, operation)
+    }
+
+    /// Returns what happens to servers or clients.
+    fn fault(&mut self) -> Operation {
+        Operation::Restart { target: *pick(&mut self.rng, Target::ALL) }
     }
 
     /// Returns a path: mostly one of a kind that is there.
@@ -351,7 +360,7 @@ mod tests {
     use super::*;
 
     const SETTINGS: Settings =
-        Settings { clients: 3, steps: 200, restarts: true, together: true, layout: None };
+        Settings { clients: 3, steps: 200, faults: true, together: true, layout: None };
 
     #[test]
     fn a_seed_repeats_its_operations_and_others_have_others() {

@@ -38,5 +38,7 @@ pub use operation::{Operation, Step, bytes, parse};
 pub use order::Timed;
 pub use outcome::{Expected, Kind, Outcome, Stat, Time};
 pub use shrink::shrink;
-pub use words::{Access, Acl, AclEntry, Flags, How, Layout, Mode, Owner, Slot, Value, What};
+pub use words::{
+    Access, Acl, AclEntry, Flags, How, Layout, Mode, Owner, Slot, Target, Value, What,
+};
 pub use world::World;

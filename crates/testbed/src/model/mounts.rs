@@ -1,9 +1,14 @@
-//! Mounts, each by a process `fulmar mount`, on servers of this process. A client is an agent on one of them.
+//! Mounts, each by a process `fulmar mount`, on servers of this process. A client is an agent on one of them; faults are
+//! those of the servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::agents::Agents;
+use super::check::{Executor, Failure, check};
+use super::operation::{Operation, Step};
+use super::order::Timed;
+use super::outcome::{Expected, Outcome};
 use super::servers::Servers;
 use crate::kill::Net;
 
@@ -60,6 +65,18 @@ impl Mounts {
         Agents::start(&self.mountpoints.iter().map(command).collect::<Vec<_>>(), false)
     }
 
+    /// Executes operations by agents in a new directory, and examines it by each.
+    ///
+    /// # Errors
+    /// The first outcome that the model does not admit.
+    ///
+    /// # Panics
+    /// If an agent has ended, or the servers do not start again.
+    pub fn check(&mut self, agents: &mut Agents, steps: &[Step]) -> Result<(), Box<Failure>> {
+        agents.begin();
+        check(steps, self.mountpoints.len() as u8, &mut Run { servers: &mut self.servers, agents })
+    }
+
     /// Ends the mounts and the servers.
     ///
     /// # Errors
@@ -79,6 +96,33 @@ impl Mounts {
             // What is still open keeps it otherwise.
             let _ = unmount(&[]) || unmount(&["-l"]);
         }
+    }
+}
+
+/// Operations by agents, with faults of the servers.
+struct Run<'a> {
+    servers: &'a mut Option<Servers>,
+    agents: &'a mut Agents,
+}
+
+impl Executor for Run<'_> {
+    fn perform(&mut self, step: &Step) -> Outcome {
+        match self.servers {
+            Some(servers) if step.operation.is_fault() => {
+                let done = servers.perform(&step.operation);
+                self.agents.use_servers();
+                done
+            }
+            _ => self.agents.perform(step),
+        }
+    }
+
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+        self.agents.perform_together(steps)
+    }
+
+    fn admits(&self, operation: &Operation, expected: &Expected, found: &Outcome) -> bool {
+        self.agents.admits(operation, expected, found)
     }
 }
 

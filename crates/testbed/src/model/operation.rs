@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::words::{Access, Acl, Flags, How, Layout, Mode, Owner, Slot, Value, What};
+use super::words::{Access, Acl, Flags, How, Layout, Mode, Owner, Slot, Target, Value, What};
 
 /// An operation by a client: `1 write h0 4096 100 7`, or `1& write h0 4096 100 7` at the same time as the ones beside it that
 /// have an `&` too.
@@ -187,11 +187,16 @@ operations! {
     Unlock = "unlock" { slot: Slot, owner: Owner, start: u64, len: u64 }
     /// Returns whether a lock would be refused.
     TestLock = "testlock" { slot: Slot, owner: Owner, share: Access, start: u64, len: u64 }
-    /// Restarts all servers.
-    Restart = "restart" { }
+    /// Restarts servers.
+    Restart = "restart" { target: Target }
 }
 
 impl Operation {
+    /// Returns whether it is a fault: what happens to servers or clients, and changes no file.
+    pub fn is_fault(&self) -> bool {
+        matches!(self, Self::Restart { .. })
+    }
+
     /// Returns the slot that the operation uses.
     pub fn slot(&self) -> Option<Slot> {
         match self {
@@ -270,7 +275,8 @@ mod tests {
             "0 setxattr /f0 user.a =value any",
             "0 setacl /f0 u::rwx,u:5:r--,g::r-x,m::rwx,o::---",
             "1 lock h0 ofd rw 0 10",
-            "0 restart",
+            "0 restart all",
+            "0 restart ost2",
         ] {
             let step: Step = line.parse().unwrap();
             assert_eq!(step.to_string(), line);

@@ -221,7 +221,7 @@ impl Planted {
                     *outcome = Outcome::Bytes(Vec::new());
                 }
             }
-            (Fault::RestartLosesWrites, Operation::Restart {}) => {
+            (Fault::RestartLosesWrites, Operation::Restart { .. }) => {
                 for (number, at, old) in self.unsynced.drain(..).rev() {
                     if let Some(inode) = self.world.inodes.get_mut(&number)
                         && let Some(data) = inode.data()

@@ -11,6 +11,9 @@ use fulmar_rpc::import::TargetKind;
 use fulmar_server::{Label, ServeOptions, Serving, TargetLabel};
 use fulmar_socklnd::AcceptMode;
 
+use super::operation::Operation;
+use super::outcome::Outcome;
+use super::words::Target;
 use crate::kill::Net;
 
 /// How many OSTs there are: stripes are on all of them.
@@ -64,12 +67,39 @@ impl Servers {
         Ok(())
     }
 
-    /// Stops all targets, and serves them again.
-    pub(super) fn restart(&mut self) -> Result<(), String> {
-        if let Some(serving) = self.serving.take() {
-            serving.stop();
-        }
+    /// Performs a fault.
+    pub(super) fn perform(&mut self, fault: &Operation) -> Outcome {
+        let done = match fault {
+            Operation::Restart { target } => self.restart(*target),
+            other => panic!("{other} is not a fault"),
+        };
+        done.unwrap_or_else(|error| panic!("{fault} failed: {error}"));
+        Outcome::Done
+    }
+
+    /// Stops targets, and serves them again.
+    fn restart(&mut self, target: Target) -> Result<(), String> {
+        let Some(serving) = self.serving.take_if(|_| target == Target::All) else {
+            return self.restart_one(target);
+        };
+        serving.stop();
+        drop(serving);
         self.serve()
+    }
+
+    fn restart_one(&self, target: Target) -> Result<(), String> {
+        let (Some(serving), Some(directory)) = (&self.serving, self.directory_of(target)) else {
+            return Err("nothing is served".to_owned());
+        };
+        let stopped = serving.stop_targets(&directory.to_string_lossy(), directory);
+        stopped.map_err(|error| error.to_string())?;
+        serving.start_targets(directory).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Returns the directory of one of the servers.
+    fn directory_of(&self, target: Target) -> Option<&PathBuf> {
+        let place = Target::ALL.iter().position(|other| *other == target)?;
+        self.directories.get(place.checked_sub(1)?)
     }
 
     /// Returns what is mounted.

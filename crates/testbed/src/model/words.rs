@@ -164,6 +164,19 @@ choices! {
         /// It must.
         Replace = "replace"
     }
+    /// Which servers.
+    Target {
+        /// All of them.
+        All = "all",
+        /// That of the MDT, which is the MGS as well.
+        Mdt = "mdt",
+        /// The first OST.
+        Ost0 = "ost0",
+        /// The second one.
+        Ost1 = "ost1",
+        /// The third one.
+        Ost2 = "ost2"
+    }
     /// Whose a lock is.
     Owner {
         /// The process: a POSIX lock.

@@ -1,5 +1,6 @@
 //! Random operations of several clients on files, compared with a model. `make model` executes more of them.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use fulmar_testbed::kill::{Net, scratch};
@@ -11,9 +12,11 @@ use fulmar_testbed::model::{Layout, Settings, Step, check, generate, shrink};
 
 const CLIENTS: u8 = 3;
 const SETTINGS: Settings =
-    Settings { clients: CLIENTS, steps: 200, restarts: false, together: true, layout: None };
+    Settings { clients: CLIENTS, steps: 200, faults: false, together: true, layout: None };
 /// Seeds of each layout.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
+const SEEDS: RangeInclusive<u64> = 1..=5;
+/// The same beside faults.
+const FAULTY: RangeInclusive<u64> = 1..=2;
 /// Two mounts.
 const MOUNTED: Settings = Settings { clients: 2, ..SETTINGS };
 /// Seeds in which each planted fault is found.
@@ -24,7 +27,7 @@ const FEW: usize = 8;
 #[test]
 fn the_model_admits_itself() {
     for seed in 1..=PLANTED {
-        let settings = Settings { restarts: true, ..SETTINGS };
+        let settings = Settings { faults: true, ..SETTINGS };
         let done = check(&generate(seed, settings), CLIENTS, &mut Planted::new(Fault::None));
         done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }
@@ -32,7 +35,7 @@ fn the_model_admits_itself() {
 
 #[test]
 fn each_planted_fault_is_found_by_few_operations() {
-    let settings = Settings { restarts: true, ..SETTINGS };
+    let settings = Settings { faults: true, ..SETTINGS };
     for fault in Fault::ALL {
         let mut fails = |steps: &[Step]| check(steps, CLIENTS, &mut Planted::new(*fault)).is_err();
         let steps = (1..=PLANTED).map(|seed| generate(seed, settings)).find(|steps| fails(steps));
@@ -48,10 +51,10 @@ fn net(third: u8) -> Net {
 }
 
 /// Checks clients of the library.
-fn library(name: &str, third: u8, settings: Settings) {
+fn library(name: &str, third: u8, seeds: RangeInclusive<u64>, settings: Settings) {
     let library = Library::start(&scratch(name), net(third), settings.clients);
     let mut library = library.unwrap_or_else(|error| panic!("{error}"));
-    for seed in SEEDS {
+    for seed in seeds {
         let done = library.check(&generate(seed, settings));
         done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }
@@ -60,22 +63,27 @@ fn library(name: &str, third: u8, settings: Settings) {
 
 #[test]
 fn clients_do_what_the_model_says_on_one_object() {
-    library("model-plain", 161, Settings { layout: Some(Layout::Plain), ..SETTINGS });
+    library("model-plain", 161, SEEDS, Settings { layout: Some(Layout::Plain), ..SETTINGS });
 }
 
 #[test]
 fn clients_do_what_the_model_says_on_stripes() {
-    library("model-wide", 162, Settings { layout: Some(Layout::Wide), ..SETTINGS });
+    library("model-wide", 162, SEEDS, Settings { layout: Some(Layout::Wide), ..SETTINGS });
 }
 
 #[test]
 fn clients_do_what_the_model_says_on_components() {
-    library("model-parts", 163, Settings { layout: Some(Layout::Parts), ..SETTINGS });
+    library("model-parts", 163, SEEDS, Settings { layout: Some(Layout::Parts), ..SETTINGS });
 }
 
 #[test]
 fn clients_do_what_the_model_says_on_the_mdt() {
-    library("model-mdt", 164, Settings { layout: Some(Layout::OnMdt), ..SETTINGS });
+    library("model-mdt", 164, SEEDS, Settings { layout: Some(Layout::OnMdt), ..SETTINGS });
+}
+
+#[test]
+fn clients_do_what_the_model_says_beside_faults() {
+    library("model-faults", 166, FAULTY, Settings { faults: true, ..SETTINGS });
 }
 
 /// Mounts by processes, or says why there are none.
@@ -91,11 +99,12 @@ fn mounts(name: &str, third: u8) -> Option<Mounts> {
 
 #[test]
 fn two_mounts_do_what_the_model_says() {
-    let Some(mounts) = mounts("model-mounts", 165) else { return };
+    let Some(mut mounts) = mounts("model-mounts", 165) else { return };
     let model = Path::new(env!("CARGO_BIN_EXE_fulmar-model"));
     let mut agents = mounts.agents(model).unwrap_or_else(|error| panic!("{error}"));
-    for seed in SEEDS {
-        let done = agents.check(&generate(seed, MOUNTED));
+    let faulty = Settings { faults: true, ..MOUNTED };
+    for (seed, settings) in SEEDS.map(|seed| (seed, MOUNTED)).chain([(1, faulty)]) {
+        let done = mounts.check(&mut agents, &generate(seed, settings));
         done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }
     drop(agents);

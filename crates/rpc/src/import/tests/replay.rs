@@ -108,7 +108,6 @@ fn what_the_target_has_on_disk_after_its_restart_is_not_replayed() {
     let mut rig = Rig::full();
     rig.write(3, 10);
     rig.import.lose(rig.now, &mut rig.xids, Errno::ENOTCONN);
-    assert_eq!(rig.wait(), 5.0);
     let connect = rig.sent();
     let mut reply = Message::reply(&format::OST_CONNECT, Status::OK)
         .with(&CONNECT_DATA, &rig.import.target().data);
@@ -302,6 +301,33 @@ fn a_report_of_the_management_service_shortens_the_search() {
     rig.import.outputs.clear();
     rig.import.target_restarted(rig.now, &mut rig.xids, instance + 1);
     assert_eq!(rig.states(), [State::Connecting]);
+}
+
+#[test]
+fn a_report_of_the_management_service_needs_no_pause_after_the_last_connect() {
+    let mut rig = Rig::full();
+    let instance = rig.import.granted().instance;
+    rig.import.target_restarted(rig.now, &mut rig.xids, instance + 1);
+    assert_eq!(rig.states(), [State::Disconnected(Errno::ENOTCONN), State::Connecting]);
+}
+
+#[test]
+fn a_connection_that_has_worked_is_replaced_at_once() {
+    for has_worked in [false, true] {
+        let mut rig = Rig::full();
+        if has_worked {
+            rig.request();
+            let sent = rig.sent();
+            rig.answer(&sent);
+            rig.ended();
+        }
+        rig.request();
+        let sent = rig.sent();
+        rig.import.outputs.clear();
+        rig.refuse(&sent, Errno::ENOTCONN);
+        let connects = rig.state() == State::Connecting;
+        assert_eq!(connects, has_worked, "otherwise it is tried again for ever without a pause");
+    }
 }
 
 fn transmission(output: &Output) -> Option<Transmission> {

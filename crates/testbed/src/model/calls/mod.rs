@@ -39,10 +39,10 @@ impl Directory {
         Self { root, slots: BTreeMap::new(), begun }
     }
 
-    /// Executes an operation. Servers cannot be restarted by system calls.
+    /// Executes an operation. Faults are not system calls.
     pub(super) fn perform(&mut self, operation: &Operation) -> Outcome {
         let performed = match operation {
-            Operation::Restart {} => Err(Errno::EOPNOTSUPP),
+            operation if operation.is_fault() => Err(Errno::EOPNOTSUPP),
             operation if operation.slot().is_some() => self.on_open(operation),
             operation => self.on_names(operation),
         };

@@ -115,16 +115,28 @@ struct Client {
 
 impl Executor for Run<'_> {
     fn perform(&mut self, step: &Step) -> Outcome {
-        if let Operation::Restart {} = &step.operation {
-            let restarted = self.servers.restart();
-            restarted.unwrap_or_else(|error| panic!("the servers do not start: {error}"));
-            return Outcome::Done;
+        if step.operation.is_fault() {
+            let done = self.servers.perform(&step.operation);
+            self.use_servers();
+            return done;
         }
         self.clients[usize::from(step.client)].perform(&step.operation)
     }
 
     fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
         timed(&mut self.clients, steps, Client::perform)
+    }
+}
+
+impl Run<'_> {
+    /// Has each client use all servers, so that it learns of their restart: targets recover when the last client is there, and
+    /// one that does nothing sends them a ping only now and then.
+    fn use_servers(&self) {
+        std::thread::scope(|scope| {
+            for client in &self.clients {
+                scope.spawn(|| blocking::wait(client.mount.statfs()));
+            }
+        });
     }
 }
 

@@ -160,7 +160,7 @@ impl World {
 
     fn apply_numbered(&mut self, step: &Step) -> Expected {
         let applied = match &step.operation {
-            Operation::Restart {} => Ok(Outcome::Done),
+            Operation::Restart { .. } => Ok(Outcome::Done),
             Operation::Seek { slot, at, what } => {
                 return self.seek((step.client, *slot), *at, *what);
             }
