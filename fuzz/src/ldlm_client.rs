@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_ldlm::client::{
-    Answer, Callback, CallbackKind, CancelId, Convert, Covered, LockId, Namespace, Output,
-    Settings, Start, Wanted,
+    Answer, Callback, CallbackKind, CancelId, Convert, Coverage, LockId, Namespace, Output,
+    Settings, Start, LockSpec,
 };
 use fulmar_lustre_wire::ldlm::{
     LockDesc, LockFlags, LockMode, LockReply, LockRequest, LockType, Policy, ResourceDesc,
@@ -105,8 +105,8 @@ impl World {
             }
             14 => self.end_request(lock, choices),
             15 => {
-                let Wanted { resource, mode, policy, .. } = wanted(choices);
-                let conflict = Covered { resource, mode, policy };
+                let LockSpec { resource, mode, policy, .. } = wanted(choices);
+                let conflict = Coverage { resource, mode, policy };
                 self.namespace.early_cancel(self.now, &[conflict], choices.below(5));
             }
             16 => {
@@ -259,10 +259,10 @@ impl World {
     }
 }
 
-fn wanted(choices: &mut Choices<'_>) -> Wanted {
+fn wanted(choices: &mut Choices<'_>) -> LockSpec {
     let LockDesc { resource, requested, policy, .. } = desc(choices);
-    let wanted = Wanted::new(resource, requested, policy).with(flags(choices));
-    Wanted { permanent: choices.below(4) == 1, match_held: choices.below(4) != 1, ..wanted }
+    let wanted = LockSpec::new(resource, requested, policy).with(flags(choices));
+    LockSpec { permanent: choices.below(4) == 1, match_held: choices.below(4) != 1, ..wanted }
 }
 
 fn desc(choices: &mut Choices<'_>) -> LockDesc {

@@ -133,7 +133,7 @@ enum Command {
     ChangelogDeregister(changelog::Deregister),
     /// Register or forget a user of the changelog of an MDT
     #[command(subcommand)]
-    Changelog(changelog::Grouped),
+    Changelog(changelog::ChangelogCommand),
     #[command(flatten)]
     Nodemap(nodemap::Command),
     #[command(flatten)]
@@ -171,7 +171,7 @@ fn execute(words: Vec<OsString>) -> Status {
             })
         }
         Ok(Args { which, net, device, command: Some(command), .. }) => {
-            let of = Selected { net, device };
+            let of = Selection { net, device };
             run(command, of, &Context::new("lctl", &which, &OutputArgs::default()))
                 .unwrap_or_else(|status| status)
         }
@@ -183,16 +183,16 @@ fn execute(words: Vec<OsString>) -> Status {
 }
 
 /// A status on both sides, so that `?` returns that of a failed call.
-type Ran = Result<Status, Status>;
+type CommandResult = Result<Status, Status>;
 
 /// What the options before a command select.
-struct Selected {
+struct Selection {
     net: Option<Net>,
     device: Option<String>,
 }
 
-fn run(command: Command, of: Selected, context: &Context) -> Ran {
-    let Selected { net, device } = of;
+fn run(command: Command, of: Selection, context: &Context) -> CommandResult {
+    let Selection { net, device } = of;
     match command {
         Command::Network { action, existing } => network(&action, existing, context),
         Command::ListNids { all } => {
@@ -265,7 +265,7 @@ fn failed(error: CallError) -> Status {
     }
 }
 
-fn network(action: &str, existing: bool, context: &Context) -> Ran {
+fn network(action: &str, existing: bool, context: &Context) -> CommandResult {
     match action {
         "up" | "configure" => {
             context.client.call(&ListNids {}).map_err(failed)?;
@@ -307,7 +307,7 @@ fn route(net: Net, gateway: Nid, hop: Option<u32>, priority: u32) -> RouteConf {
     RouteConf { net, gateway, hop, priority, health_sensitivity: None }
 }
 
-fn which_nid(nids: &[String], context: &Context) -> Ran {
+fn which_nid(nids: &[String], context: &Context) -> CommandResult {
     let parse = |text: &String| {
         text.parse::<Nid>().map_err(|error| {
             complain(&format!("Can't parse NID {text}\nhint: {error}\n"));
@@ -324,7 +324,7 @@ fn which_nid(nids: &[String], context: &Context) -> Ran {
     }
 }
 
-fn ping(target: ProcessId, timeout: Option<u32>, context: &Context) -> Ran {
+fn ping(target: ProcessId, timeout: Option<u32>, context: &Context) -> CommandResult {
     if let Some(seconds) = timeout.filter(|seconds| *seconds > TIMEOUT_MAX) {
         complain(&format!("Timeout {seconds} is to large: use {TIMEOUT_MAX} or less\n"));
         return Err(exit::BAD_PARAM);

@@ -75,7 +75,7 @@ const EXAMPLES: &str = "Examples:
   fulmar node --target /srv/mdt0 --target /srv/ost1 --networks 'tcp(eth0)'";
 
 /// What is to be made.
-enum Wanted {
+enum FormatRequest {
     One(Label),
     /// A management service and an MDT.
     Both(TargetLabel),
@@ -101,13 +101,17 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     }
 }
 
-fn make(directory: &Path, wanted: &Wanted, placement: &Placement) -> Result<String, StorageError> {
+fn make(
+    directory: &Path,
+    wanted: &FormatRequest,
+    placement: &Placement,
+) -> Result<String, StorageError> {
     let made = match wanted {
-        Wanted::One(label) => {
+        FormatRequest::One(label) => {
             fulmar_server::format(directory, label)?;
             label.to_string()
         }
-        Wanted::Both(mdt) => {
+        FormatRequest::Both(mdt) => {
             fulmar_server::format_both(directory, mdt)?;
             format!("MGS and {}", mdt.name())
         }
@@ -118,8 +122,8 @@ fn make(directory: &Path, wanted: &Wanted, placement: &Placement) -> Result<Stri
     Ok(made)
 }
 
-fn wanted(args: &Args) -> Result<Wanted, String> {
-    let Some(name) = &args.fsname else { return Ok(Wanted::One(Label::Mgs)) };
+fn wanted(args: &Args) -> Result<FormatRequest, String> {
+    let Some(name) = &args.fsname else { return Ok(FormatRequest::One(Label::Mgs)) };
     let kind = match (args.mdt, args.ost) {
         (false, false) => return Err("a management service has no --fsname".to_owned()),
         (true, _) => TargetKind::Mdt,
@@ -135,7 +139,11 @@ fn wanted(args: &Args) -> Result<Wanted, String> {
     if kind == TargetKind::Mdt && target.index != 0 {
         return Err("a file system has one MDT for now: its --index is 0".to_owned());
     }
-    Ok(if args.mgs { Wanted::Both(target) } else { Wanted::One(Label::Target(target)) })
+    Ok(if args.mgs {
+        FormatRequest::Both(target)
+    } else {
+        FormatRequest::One(Label::Target(target))
+    })
 }
 
 fn placement(args: &Args) -> Result<Placement, String> {

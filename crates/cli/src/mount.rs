@@ -14,7 +14,7 @@ use fulmar_client::{
 };
 use fulmar_control::config::NodeConfig;
 use fulmar_daemon::{ClientSide, DebugLog};
-use fulmar_fuse::{Mounted, Options};
+use fulmar_fuse::{Mount, Options};
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use futures_channel::oneshot::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
@@ -231,8 +231,8 @@ pub(crate) fn attach(
     address: &Address,
     mountpoint: &Path,
     options: &Options,
-) -> Result<(Mounted, Receiver<()>), String> {
-    Mounted::start(file_system, address, mountpoint, options)
+) -> Result<(Mount, Receiver<()>), String> {
+    Mount::start(file_system, address, mountpoint, options)
         .map_err(|error| format!("cannot mount on {}: {error}", mountpoint.display()))
 }
 

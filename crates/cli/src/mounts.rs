@@ -1,4 +1,4 @@
-//! What is mounted by us on this machine, and attributes of files there.
+//! What is mounted by Fulmar on this machine, and attributes of files there.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,7 +12,7 @@ const TYPE: &str = "fuse.fulmar";
 /// The longest value of an attribute.
 const VALUE_MAX: usize = 64 << 10;
 
-/// Returns where something is mounted by us.
+/// Returns where Fulmar has mounted something.
 pub(crate) fn mounts() -> Vec<PathBuf> {
     in_table(&std::fs::read_to_string("/proc/self/mounts").unwrap_or_default())
 }

@@ -137,16 +137,16 @@ impl Work<'_> {
             let mut state = self.state();
             state.busy -= 1;
             match done {
-                Ok(Done::Directory(below)) => {
+                Ok(WarmupResult::Directory(below)) => {
                     state.totals.directories += 1;
                     state.left.extend(below.into_iter().map(|path| (path, depth + 1)));
                 }
-                Ok(Done::File { bytes, is_kept }) => {
+                Ok(WarmupResult::File { bytes, is_kept }) => {
                     state.totals.files += 1;
                     state.totals.bytes += bytes;
                     state.totals.kept += u64::from(is_kept);
                 }
-                Ok(Done::Other) => {}
+                Ok(WarmupResult::Other) => {}
                 Err(why) => {
                     state.totals.failures += 1;
                     let why = format!("fulmar warmup: {}: {why}\n", path.display());
@@ -175,33 +175,33 @@ impl Work<'_> {
         }
     }
 
-    fn warm(&self, path: &Path, depth: u32) -> Result<Done, String> {
+    fn warm(&self, path: &Path, depth: u32) -> Result<WarmupResult, String> {
         let text = |error: std::io::Error| error.to_string();
         let kind = fs::symlink_metadata(path).map_err(text)?.file_type();
         if kind.is_dir() {
             if depth > 0 && self.args.no_recursive {
-                return Ok(Done::Other);
+                return Ok(WarmupResult::Other);
             }
             let entries = fs::read_dir(path).map_err(text)?;
             let below: Result<Vec<PathBuf>, _> =
                 entries.map(|entry| entry.map(|entry| entry.path())).collect();
-            return below.map(Done::Directory).map_err(text);
+            return below.map(WarmupResult::Directory).map_err(text);
         }
         if kind.is_symlink() {
             // The kernel keeps what it points to.
-            return fs::read_link(path).map(|_| Done::Other).map_err(text);
+            return fs::read_link(path).map(|_| WarmupResult::Other).map_err(text);
         }
         if !kind.is_file() {
-            return Ok(Done::Other);
+            return Ok(WarmupResult::Other);
         }
         let name = if self.args.data == Data::Yes { WARM } else { WARM_STATE };
         let value = attribute(path, name).map_err(|errno| errno.to_string())?;
         let (bytes, is_kept) = told(&value).map_err(|errno| errno.to_string())?;
-        Ok(Done::File { bytes, is_kept })
+        Ok(WarmupResult::File { bytes, is_kept })
     }
 }
 
-enum Done {
+enum WarmupResult {
     /// With what is in it.
     Directory(Vec<PathBuf>),
     File {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::format::{CONFIG_BODY, CONFIG_READ, CONFIG_RESULT};
 use fulmar_lustre_wire::ldlm::{ConfigLock, LockMode, LockType, Policy, ResourceDesc, ResourceId};
 use fulmar_lustre_wire::llog::config::Config;
@@ -68,8 +68,8 @@ pub(crate) async fn read(cx: &Context, mgs: ImportId) -> Result<Configuration, E
 /// configuration is used as it is.
 async fn lock(cx: &Context, mgs: ImportId, id: ResourceId) {
     let resource = ResourceDesc { kind: LockType::PLAIN, id, ..ResourceDesc::default() };
-    let wanted = Wanted::new(resource, LockMode::CR, Policy::default());
-    let acquired = cx.acquire(mgs, Wanted { permanent: true, ..wanted }, None).await;
+    let wanted = LockSpec::new(resource, LockMode::CR, Policy::default());
+    let acquired = cx.acquire(mgs, LockSpec { permanent: true, ..wanted }, None).await;
     drop(acquired);
 }
 

@@ -24,7 +24,7 @@ pub type Reply = Result<Box<Message<'static>>, Errno>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    pub(crate) seen: BTreeMap<ImportId, Seen>,
+    pub(crate) seen: BTreeMap<ImportId, ConnectionState>,
     pub(crate) replies: BTreeMap<(ImportId, RequestId), Reply>,
     /// The node has ended.
     is_closed: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Reports {
 
 /// What an import has reported of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ConnectionState {
     /// Requests are sent.
     pub(crate) is_full: bool,
     /// There will be no connection, for this reason.
@@ -47,7 +47,7 @@ pub(crate) struct Seen {
     pub(crate) connections: u64,
 }
 
-impl Seen {
+impl ConnectionState {
     fn take(&mut self, state: State) {
         self.connections += u64::from(state == State::Full && !self.is_full);
         self.is_full = state == State::Full;
@@ -121,7 +121,7 @@ impl Inbox {
     }
 
     /// Returns what an import has reported.
-    pub(crate) fn seen(&self, import: ImportId) -> Seen {
+    pub(crate) fn seen(&self, import: ImportId) -> ConnectionState {
         self.reports().seen.get(&import).copied().unwrap_or_default()
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn attempts_that_do_not_find_the_target_are_counted() {
-        let mut seen = Seen::default();
+        let mut seen = ConnectionState::default();
         for state in [State::Connecting, State::Disconnected(Errno::EHOSTUNREACH)] {
             seen.take(state);
             seen.take(state);
@@ -182,7 +182,10 @@ mod tests {
         seen.take(State::Disconnected(Errno::EBUSY));
         assert_eq!((seen.failed, seen.failure), (2, Some(Errno::EBUSY)));
         seen.take(State::Full);
-        assert_eq!(seen, Seen { is_full: true, connections: 1, ..Seen::default() });
+        assert_eq!(
+            seen,
+            ConnectionState { is_full: true, connections: 1, ..ConnectionState::default() }
+        );
         seen.take(State::Closed(Errno::EACCES));
         assert_eq!((seen.is_full, seen.closed), (false, Some(Errno::EACCES)));
     }

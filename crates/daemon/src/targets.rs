@@ -8,7 +8,7 @@ use fulmar_control::api::{AdminError, TargetStart, TargetStop};
 use fulmar_control::show;
 use fulmar_lnet_wire::Nid;
 use fulmar_net::Node;
-use fulmar_server::{ChangeError, Device, ServeError, ServeOptions, Serving, Unserved};
+use fulmar_server::{ChangeError, Device, ServeError, ServeOptions, Serving, UnservedDirectory};
 use sd_notify::NotifyState;
 
 use crate::admin::{Daemon, Result};
@@ -105,22 +105,23 @@ impl Daemon {
                 error: ended,
             }
         });
-        let unserved = devices.unserved().into_iter().map(|Unserved { directory, why }| {
-            let [kind, name, uuid] = ["-"; 3].map(str::to_owned);
-            let (directory, error) = (directory.display().to_string(), Some(why));
-            let (clients, in_hand, queued, has_stopped) = (0, 0, 0, false);
-            show::Target {
-                kind,
-                name,
-                uuid,
-                directory,
-                clients,
-                in_hand,
-                queued,
-                has_stopped,
-                error,
-            }
-        });
+        let unserved =
+            devices.unserved().into_iter().map(|UnservedDirectory { directory, why }| {
+                let [kind, name, uuid] = ["-"; 3].map(str::to_owned);
+                let (directory, error) = (directory.display().to_string(), Some(why));
+                let (clients, in_hand, queued, has_stopped) = (0, 0, 0, false);
+                show::Target {
+                    kind,
+                    name,
+                    uuid,
+                    directory,
+                    clients,
+                    in_hand,
+                    queued,
+                    has_stopped,
+                    error,
+                }
+            });
         served.chain(unserved).collect()
     }
 

@@ -68,7 +68,7 @@ impl Part for Piece {
 
 /// What is known of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum PageState {
     /// Its bytes; zeros without memory.
     Bytes(Option<Memory>),
     /// They are being read.
@@ -87,21 +87,21 @@ pub(crate) struct Pages {
 
 impl Pages {
     /// Returns what is known of a range, in order and without gaps.
-    pub(crate) fn look(&self, range: Range<u64>) -> Vec<(Range<u64>, Found)> {
+    pub(crate) fn look(&self, range: Range<u64>) -> Vec<(Range<u64>, PageState)> {
         let (mut at, mut found) = (range.start, Vec::new());
         for (part, piece) in self.pieces.overlapping(range.clone()) {
             if at < part.start {
-                found.push((at..part.start, Found::Missing));
+                found.push((at..part.start, PageState::Missing));
             }
             at = part.end;
             let what = match piece.state {
-                State::Reading(rpc) => Found::Coming(rpc),
-                _ => Found::Bytes(piece.memory),
+                State::Reading(rpc) => PageState::Coming(rpc),
+                _ => PageState::Bytes(piece.memory),
             };
             found.push((part, what));
         }
         if at < range.end {
-            found.push((at..range.end, Found::Missing));
+            found.push((at..range.end, PageState::Missing));
         }
         found
     }

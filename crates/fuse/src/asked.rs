@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often the kernel has asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestCounts {
     /// What a name is.
     pub names: u64,
     /// For the attributes of a file.
@@ -25,10 +25,10 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn so_far(&self) -> Asked {
+    pub(crate) fn so_far(&self) -> RequestCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (names, attributes) = (of(&self.names), of(&self.attributes));
-        Asked { names, attributes, lists: of(&self.lists), data: of(&self.data) }
+        RequestCounts { names, attributes, lists: of(&self.lists), data: of(&self.data) }
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn kind(mode: u32) -> FileType {
 
 /// What the kernel changes.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct AttributeChange {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
@@ -55,7 +55,7 @@ pub(crate) struct Wanted {
     pub(crate) keeps_privileges: bool,
 }
 
-impl Wanted {
+impl AttributeChange {
     /// Returns what the servers change.
     pub(crate) fn change(self) -> Change {
         // A new size sets the time of the last write.
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn who_cuts_a_file_takes_its_privileges() {
-        let nothing = Wanted {
+        let nothing = AttributeChange {
             mode: None,
             uid: None,
             gid: None,
@@ -122,11 +122,11 @@ mod tests {
             mtime: None,
             keeps_privileges: false,
         };
-        let cut = Wanted { size: Some(0), ..nothing }.change();
+        let cut = AttributeChange { size: Some(0), ..nothing }.change();
         assert_eq!((cut.mode, cut.size, cut.drops_privileges), (None, Some(0), true));
-        let by_root = Wanted { size: Some(0), keeps_privileges: true, ..nothing }.change();
+        let by_root = AttributeChange { size: Some(0), keeps_privileges: true, ..nothing }.change();
         assert!(!by_root.drops_privileges);
-        let touched = Wanted { mtime: Some(TimeOrNow::Now), ..nothing }.change();
+        let touched = AttributeChange { mtime: Some(TimeOrNow::Now), ..nothing }.change();
         assert_eq!((touched.mtime, touched.drops_privileges), (Some(SetTime::Now), false));
     }
 }

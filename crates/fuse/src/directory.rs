@@ -27,7 +27,7 @@ use crate::caller::caller;
 use crate::calls::Call;
 use crate::front::{Front, open_options};
 use crate::handles::Handle;
-use crate::nodes::Kept;
+use crate::nodes::KernelCache;
 use crate::replies::Reply;
 use crate::state::{NO_TIME, State, found};
 
@@ -328,7 +328,7 @@ struct Listing<'a> {
 }
 
 /// What the kernel is told of a file in it.
-struct Told {
+struct ListedFile {
     attr: FileAttr,
     generation: Generation,
     /// How long it may use the name and the attributes.
@@ -344,7 +344,7 @@ impl Listing<'_> {
         let (mut has_told, mut last, mut used) = (false, None, 0);
         for (place, item) in items.iter().skip(first).take(count).enumerate() {
             let told = match place + 1 < count {
-                _ if is_own(item) => Told::refused(item, inode(item.fid)),
+                _ if is_own(item) => ListedFile::refused(item, inode(item.fid)),
                 true => self.tell(item),
                 false => self.refuse(item),
             };
@@ -372,27 +372,27 @@ impl Listing<'_> {
 
     /// Tells a file to keep, if locks protect its name and its attributes and it may keep names. Not one that the kernel
     /// has: it would ask for its access control lists again.
-    fn tell(&self, item: &DirectoryItem) -> Told {
+    fn tell(&self, item: &DirectoryItem) -> ListedFile {
         if self.state.nodes(|nodes| nodes.is_kept(item.fid) || !nodes.may_keep_names()) {
             return self.refuse(item);
         }
         let name = Some((self.directory, item.name.as_slice()));
         let told = self.state.file_system.protected(item.fid, name, |now| {
             let found = now.attributes.filter(|_| now.name)?;
-            let found = self.state.entry_kept(&found, Kept { name, attributes: true });
-            Some(Told { attr: found.attr, generation: found.generation, time: found.name })
+            let found = self.state.entry_kept(&found, KernelCache { name, attributes: true });
+            Some(ListedFile { attr: found.attr, generation: found.generation, time: found.name })
         });
         told.unwrap_or_else(|| self.refuse(item))
     }
 
     /// Tells only the name of a file.
-    fn refuse(&self, item: &DirectoryItem) -> Told {
-        let (number, _) = self.state.nodes(|nodes| nodes.tell(item.fid, Kept::default()));
-        Told::refused(item, number)
+    fn refuse(&self, item: &DirectoryItem) -> ListedFile {
+        let (number, _) = self.state.nodes(|nodes| nodes.tell(item.fid, KernelCache::default()));
+        ListedFile::refused(item, number)
     }
 }
 
-impl Told {
+impl ListedFile {
     /// Attributes that are not valid: the kernel shows the name, and then gives the file back. Without a number, as the
     /// protocol has it, programs would not see the name.
     fn refused(item: &DirectoryItem, number: u64) -> Self {

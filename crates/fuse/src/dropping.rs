@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::notices::Notices;
-use crate::pages::{Found, Wave};
+use crate::pages::{FillState, Wave};
 
 /// How long a message may take before it is looked at what it waits for; then twice as long each time.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -98,7 +98,7 @@ impl Fill {
 
     /// Returns whether the reply may be written.
     pub(crate) fn is_found(&self) -> bool {
-        self.state() != Found::Nothing
+        self.state() != FillState::Nothing
     }
 
     /// Its pages stay, whatever was found.
@@ -106,7 +106,7 @@ impl Fill {
         self.notices.nodes(|nodes| nodes.pages.stays(self.file, self.number));
     }
 
-    fn state(&self) -> Found {
+    fn state(&self) -> FillState {
         self.notices.nodes(|nodes| nodes.pages.state(self.file, self.number))
     }
 }
@@ -117,7 +117,7 @@ impl Drop for Filling {
         let state = self.fill.state();
         let has_lost = notices.nodes(|nodes| {
             nodes.pages.end(file, number);
-            state == Found::Unprotected && nodes.pages.lose(file)
+            state == FillState::Unprotected && nodes.pages.lose(file)
         });
         if has_lost {
             let this = notices.clone();

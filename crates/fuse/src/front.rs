@@ -14,7 +14,7 @@ use crate::calls::Call;
 use crate::handles::Handle;
 use crate::options::{DataCache, FileLocks, Options};
 use crate::replies::Reply;
-use crate::state::{Found, State};
+use crate::state::{EntryReply, State};
 use crate::tasks::Tasks;
 
 /// The most bytes of a write.
@@ -186,7 +186,7 @@ impl Front {
         reply: fuser::ReplyEntry,
         operation: impl FnOnce(Arc<State>) -> F,
     ) where
-        F: Future<Output = Result<Found, Errno>> + Send + 'static,
+        F: Future<Output = Result<EntryReply, Errno>> + Send + 'static,
     {
         self.run_or_undo(request, reply, operation, entry, |state, found| state.not_told(&found));
     }
@@ -221,7 +221,7 @@ pub(crate) fn stability(flags: i32) -> Stability {
 }
 
 /// Replies with a file that the kernel gets to know.
-pub(crate) fn entry(reply: fuser::ReplyEntry, found: Found) {
+pub(crate) fn entry(reply: fuser::ReplyEntry, found: EntryReply) {
     reply.entry_with_ttls(&found.attributes, &found.name, &found.attr, found.generation);
 }
 

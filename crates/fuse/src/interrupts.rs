@@ -54,7 +54,7 @@ struct Wait {
 
 /// A wait, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct InterruptGuard {
     interrupts: Arc<Interrupts>,
     number: u64,
 }
@@ -67,7 +67,7 @@ impl Interrupts {
         thread: u32,
         ends: Ends,
         end: impl FnOnce() + Send + 'static,
-    ) -> Watched {
+    ) -> InterruptGuard {
         let mut waits = self.waits();
         waits.last += 1;
         let number = waits.last;
@@ -78,7 +78,7 @@ impl Interrupts {
             let name = "fulmar-signals".to_owned();
             waits.is_watched = std::thread::Builder::new().name(name).spawn(watch).is_ok();
         }
-        Watched { interrupts: self.clone(), number }
+        InterruptGuard { interrupts: self.clone(), number }
     }
 
     /// Returns when a thread has a signal that it does not block.
@@ -126,7 +126,7 @@ impl Interrupts {
     }
 }
 
-impl Drop for Watched {
+impl Drop for InterruptGuard {
     fn drop(&mut self) {
         let ended = self.interrupts.waits().waiting.remove(&self.number);
         drop(ended);

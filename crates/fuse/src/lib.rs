@@ -107,18 +107,18 @@ use std::sync::Arc;
 use fulmar_client::{AccessTimes, Address, Caller, FileSystem, blocking};
 use futures_channel::oneshot;
 
-pub use asked::Asked;
+pub use asked::RequestCounts;
 pub use mounting::remove_dead;
 pub use options::{DataCache, FileLocks, OptionError, Options};
 
 /// A mount, which ends when it is dropped.
 #[derive(Debug)]
-pub struct Mounted {
-    attached: Option<mounting::Attached>,
+pub struct Mount {
+    attached: Option<mounting::KernelMount>,
     state: Arc<state::State>,
 }
 
-impl Mounted {
+impl Mount {
     /// Mounts a file system on a directory. The receiver gets a message when the kernel has ended the mount.
     ///
     /// # Errors
@@ -137,12 +137,12 @@ impl Mounted {
         let front = front::Front::new(file_system, options.clone(), ended)?;
         let (source, state) = (address.to_string(), front.state.clone());
         let at = (source.as_str(), mountpoint);
-        let attached = mounting::Attached::new(front, &state.notices, at, options)?;
+        let attached = mounting::KernelMount::new(front, &state.notices, at, options)?;
         Ok((Self { attached: Some(attached), state }, end))
     }
 
     /// Returns what the kernel has asked so far.
-    pub fn asked(&self) -> Asked {
+    pub fn asked(&self) -> RequestCounts {
         self.state.asked.so_far()
     }
 
@@ -174,7 +174,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for Mount {
     fn drop(&mut self) {
         self.end();
     }

@@ -38,7 +38,7 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A mount of the kernel, and the threads that read its requests.
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub(crate) struct KernelMount {
     session: BackgroundSession,
     /// Until the end it is looked at what is mounted below.
     _watch: Watch,
@@ -47,7 +47,7 @@ pub(crate) struct Attached {
     direct: Option<(File, String, Options)>,
 }
 
-impl Attached {
+impl KernelMount {
     /// Mounts on a directory.
     pub(crate) fn new(
         front: Front,

@@ -17,12 +17,12 @@ use crate::asked::count;
 use crate::attributes::file_attr;
 use crate::caller::caller;
 use crate::front::{Front, entry, value};
-use crate::nodes::Kept;
+use crate::nodes::KernelCache;
 use crate::replies::Reply;
-use crate::state::{Found, LONG, NO_TIME, State, found, lifetime, name};
+use crate::state::{EntryReply, LONG, NO_TIME, State, found, lifetime, name};
 
 /// Attributes, and how long the kernel may use them without asking.
-type Told = (FileAttr, Duration);
+type AttributesReply = (FileAttr, Duration);
 
 /// The names by which the kernel asks for a directory itself, and for the one above.
 const OWN: &[u8] = b".";
@@ -109,7 +109,9 @@ impl Front {
         }
         let caller = caller(request, 0);
         let get = |state: Arc<State>| async move { state.attributes(&caller, file?).await };
-        self.run(request, reply, get, |reply, (attr, time): Told| reply.attr(&time, &attr));
+        self.run(request, reply, get, |reply, (attr, time): AttributesReply| {
+            reply.attr(&time, &attr)
+        });
     }
 
     /// Returns an extended attribute of a file.
@@ -166,22 +168,22 @@ impl State {
         &self,
         place: (Fid, &[u8]),
         found: Result<Entry, Errno>,
-    ) -> Result<Found, Errno> {
+    ) -> Result<EntryReply, Errno> {
         match found {
             Ok(found) => {
-                let protected = Kept { name: Some(place), attributes: true };
+                let protected = KernelCache { name: Some(place), attributes: true };
                 Ok(self.entry_kept(&found.attributes, protected))
             }
             // Somebody has asked for it before: so it is asked for again and again.
             Err(Errno::ENOENT) if self.nodes(|nodes| nodes.tell_absent(place.0, place.1)) => {
-                Ok(Found::absent())
+                Ok(EntryReply::absent())
             }
             Err(errno) => Err(errno),
         }
     }
 
     /// Returns the attributes of a file, and how long the kernel may keep them.
-    async fn attributes(&self, caller: &Caller, file: Fid) -> Result<Told, Errno> {
+    async fn attributes(&self, caller: &Caller, file: Fid) -> Result<AttributesReply, Errno> {
         let asked = found(self.file_system.getattr(caller, file).await)?;
         let kept: Option<Attributes> = self.kept_attributes(file);
         let found = kept.unwrap_or(asked);
@@ -194,7 +196,7 @@ impl State {
     }
 }
 
-impl Found {
+impl EntryReply {
     /// The file of a name that does not exist.
     fn absent() -> Self {
         let attr = file_attr(&Attributes::default(), 0);

@@ -55,7 +55,7 @@ struct Node {
 
 /// What the kernel may keep of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept<'a> {
+pub(crate) struct KernelCache<'a> {
     /// A name, with its directory.
     pub(crate) name: Option<(Fid, &'a [u8])>,
     pub(crate) attributes: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Kept<'a> {
 
 /// What the kernel has to drop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub(crate) struct Invalidation {
     /// All names.
     pub(crate) names: bool,
     /// These names, which it asks for again: what is mounted below stays.
@@ -100,7 +100,11 @@ impl Nodes {
     }
 
     /// Returns the number of a file that the kernel is told now, and what it may keep of what locks protect.
-    pub(crate) fn tell<'a>(&mut self, fid: Fid, protected: Kept<'a>) -> (u64, Kept<'a>) {
+    pub(crate) fn tell<'a>(
+        &mut self,
+        fid: Fid,
+        protected: KernelCache<'a>,
+    ) -> (u64, KernelCache<'a>) {
         let known = self.by_fid.get(&fid).copied();
         let number = known.unwrap_or_else(|| self.free_number(fid));
         let (epoch, may) = (self.epoch, self.may_keep_names());
@@ -111,7 +115,7 @@ impl Nodes {
         let name = name.filter(|_| place.is_some_and(|place| node.named.add(epoch, place)));
         node.attributes |= protected.attributes;
         self.by_fid.insert(fid, number);
-        (number, Kept { name, ..protected })
+        (number, KernelCache { name, ..protected })
     }
 
     /// The kernel is told attributes to keep.
@@ -233,8 +237,8 @@ impl Nodes {
     }
 
     /// Returns what the kernel has to drop, and notes that it keeps that no more.
-    pub(crate) fn lose(&mut self, stale: &[Stale]) -> Lost {
-        let mut lost = Lost::default();
+    pub(crate) fn lose(&mut self, stale: &[Stale]) -> Invalidation {
+        let mut lost = Invalidation::default();
         for one in stale {
             match one {
                 Stale::Attributes(fid) => {
@@ -298,11 +302,19 @@ mod tests {
     const B: Fid = Fid { seq: 0x2_0000_0400, oid: 7, version: 1 };
     const TOP: Fid = Fid { seq: 0x2_0000_0007, oid: 1, version: 0 };
     const NAME: &[u8] = b"name";
-    const BOTH: Kept<'_> = Kept { name: Some((TOP, NAME)), attributes: true };
-    const NOTHING: Lost =
-        Lost { names: false, expired: Vec::new(), attributes: Vec::new(), pages: Vec::new() };
-    const NAMES: Lost =
-        Lost { names: true, expired: Vec::new(), attributes: Vec::new(), pages: Vec::new() };
+    const BOTH: KernelCache<'_> = KernelCache { name: Some((TOP, NAME)), attributes: true };
+    const NOTHING: Invalidation = Invalidation {
+        names: false,
+        expired: Vec::new(),
+        attributes: Vec::new(),
+        pages: Vec::new(),
+    };
+    const NAMES: Invalidation = Invalidation {
+        names: true,
+        expired: Vec::new(),
+        attributes: Vec::new(),
+        pages: Vec::new(),
+    };
 
     fn absent(file: Fid) -> Stale {
         Stale::Content { file, start: 0, end: u64::MAX }
@@ -311,7 +323,7 @@ mod tests {
     #[test]
     fn a_file_has_its_number_until_it_is_forgotten() {
         let mut nodes = Nodes::new(TOP);
-        let tell = |nodes: &mut Nodes, fid| nodes.tell(fid, Kept::default()).0;
+        let tell = |nodes: &mut Nodes, fid| nodes.tell(fid, KernelCache::default()).0;
         let number = tell(&mut nodes, A);
         assert_eq!((number, tell(&mut nodes, A)), (inode(A), number));
         let other = tell(&mut nodes, B);
@@ -333,14 +345,17 @@ mod tests {
         assert_eq!(kept, BOTH);
         let stale = [Stale::Attributes(A), Stale::Names(A)];
         assert!(nodes.concerns(&stale) && nodes.concerns(&stale[1..]));
-        assert_eq!(nodes.lose(&stale), Lost { attributes: vec![number], ..NAMES });
+        assert_eq!(nodes.lose(&stale), Invalidation { attributes: vec![number], ..NAMES });
         assert!(!nodes.concerns(&stale));
-        assert_eq!(nodes.lose(&stale), Lost::default());
+        assert_eq!(nodes.lose(&stale), Invalidation::default());
         // What is sent without a lifetime is not kept.
-        nodes.tell(A, Kept::default());
+        nodes.tell(A, KernelCache::default());
         assert!(!nodes.concerns(&stale));
         nodes.tell_attributes(A);
-        assert_eq!(nodes.lose(&stale), Lost { names: false, attributes: vec![number], ..NAMES });
+        assert_eq!(
+            nodes.lose(&stale),
+            Invalidation { names: false, attributes: vec![number], ..NAMES }
+        );
         nodes.forget(number, 2);
         nodes.tell_attributes(A);
         assert!(!nodes.concerns(&stale));
@@ -365,9 +380,9 @@ mod tests {
     fn names_are_kept_only_if_they_can_be_dropped() {
         let mut nodes = Nodes::new(TOP);
         let (_, kept) = nodes.tell(A, BOTH);
-        assert_eq!(kept, Kept { name: None, attributes: true });
+        assert_eq!(kept, KernelCache { name: None, attributes: true });
         assert!(!nodes.tell_absent(TOP, b"none"));
-        assert_eq!(nodes.lose(&[Stale::Names(A), absent(TOP)]), Lost::default());
+        assert_eq!(nodes.lose(&[Stale::Names(A), absent(TOP)]), Invalidation::default());
     }
 
     #[test]
@@ -382,7 +397,7 @@ mod tests {
         assert_eq!(told, [name(NAME), name(b"none")]);
         assert!(!nodes.concerns(&[Stale::Names(A), absent(TOP)]));
         // Nothing more is kept until nothing is mounted there any more.
-        assert_eq!(nodes.tell(A, BOTH).1, Kept { name: None, attributes: true });
+        assert_eq!(nodes.tell(A, BOTH).1, KernelCache { name: None, attributes: true });
         assert!(!nodes.tell_absent(TOP, b"none"));
         assert!(!nodes.lose(&[Stale::Everything]).names);
         assert_eq!(nodes.set_mounts(false), []);
@@ -400,12 +415,12 @@ mod tests {
             if is_absent {
                 nodes.tell_absent(TOP, NAME);
             } else {
-                nodes.tell(A, Kept { attributes: false, ..BOTH });
+                nodes.tell(A, KernelCache { attributes: false, ..BOTH });
             }
             nodes.has_mounts = true;
             assert!(nodes.concerns(std::slice::from_ref(&stale)));
             let lost = nodes.lose(std::slice::from_ref(&stale));
-            assert_eq!(lost, Lost { expired: vec![(ROOT, NAME.into())], ..NOTHING });
+            assert_eq!(lost, Invalidation { expired: vec![(ROOT, NAME.into())], ..NOTHING });
             assert_eq!(nodes.lose(&[stale]), NOTHING);
         }
     }
@@ -413,14 +428,14 @@ mod tests {
     #[test]
     fn pages_are_lost_with_the_content_of_their_file() {
         let mut nodes = Nodes::new(TOP);
-        let (number, _) = nodes.tell(A, Kept::default());
+        let (number, _) = nodes.tell(A, KernelCache::default());
         let fill = nodes.pages.begin(number, 0..4096);
         nodes.pages.attempt(number, fill);
         nodes.pages.found(number, fill, true);
         assert!(nodes.concerns(&[absent(A)]) && !nodes.concerns(&[absent(TOP)]));
         let pages = vec![number];
         let lost = nodes.lose(&[absent(TOP), absent(A)]);
-        assert_eq!(lost, Lost { names: false, pages: pages.clone(), ..NAMES });
+        assert_eq!(lost, Invalidation { names: false, pages: pages.clone(), ..NAMES });
         assert_eq!(nodes.lose(&[Stale::Everything]).pages, pages);
     }
 
@@ -429,7 +444,7 @@ mod tests {
         let mut nodes = Nodes::new(TOP);
         nodes.keeps_names = true;
         assert!(!nodes.is_kept(A));
-        nodes.tell(A, Kept { attributes: false, ..BOTH });
+        nodes.tell(A, KernelCache { attributes: false, ..BOTH });
         assert!(!nodes.is_kept(A));
         nodes.tell(A, BOTH);
         assert!(nodes.is_kept(A));
@@ -461,7 +476,7 @@ mod tests {
         let (number, _) = nodes.tell(A, BOTH);
         nodes.begin_listing(1, 0);
         nodes.tell(B, BOTH);
-        nodes.tell(A, Kept::default());
+        nodes.tell(A, KernelCache::default());
         nodes.listings.end(1, Some(number));
         nodes.lose(&[Stale::Names(B)]);
         // The kernel may have had no memory for what it was told first.
@@ -476,9 +491,9 @@ mod tests {
         nodes.keeps_names = true;
         nodes.tell_attributes(TOP);
         let (number, _) = nodes.tell(A, BOTH);
-        nodes.tell(B, Kept::default());
+        nodes.tell(B, KernelCache::default());
         let lost = nodes.lose(&[Stale::Everything]);
-        assert_eq!(lost, Lost { attributes: vec![ROOT, number], ..NAMES });
+        assert_eq!(lost, Invalidation { attributes: vec![ROOT, number], ..NAMES });
         assert!(!nodes.concerns(&[Stale::Attributes(A), Stale::Names(A)]));
         nodes.tell(A, BOTH);
         nodes.forget_all();

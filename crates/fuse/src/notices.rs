@@ -38,7 +38,7 @@ use fulmar_lustre_wire::Fid;
 
 use crate::below::Below;
 use crate::dropping::begin_apart;
-use crate::nodes::{Lost, Nodes};
+use crate::nodes::{Invalidation, Nodes};
 use crate::told::Name;
 
 /// `FUSE_NOTIFY_INVAL_INODE`: attributes, and pages from an offset on.
@@ -249,7 +249,7 @@ impl Watcher for Notices {
     fn stale(&self, stale: Vec<Stale>, done: Dropped) {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.look_below_in(&turn);
-        let Lost { names, expired, attributes, pages } = {
+        let Invalidation { names, expired, attributes, pages } = {
             let mut state = self.state();
             state.is_telling = true;
             state.nodes.lose(&stale)

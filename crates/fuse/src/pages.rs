@@ -79,12 +79,12 @@ struct Fill {
     /// The changes before its data were read.
     changes: u64,
     tries: u32,
-    state: Found,
+    state: FillState,
 }
 
 /// What a request that fills pages has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FillState {
     /// It waits, or what it has found is not valid any more.
     Nothing,
     /// Its reply is about to be written, with data that are dropped if what protects them is lost.
@@ -108,7 +108,7 @@ impl Pages {
         self.last += 1;
         let pages = self.files.entry(file).or_default();
         let range = range.start / PAGE * PAGE..range.end.div_ceil(PAGE).saturating_mul(PAGE);
-        let fill = Fill { range, changes: pages.changes, tries: 0, state: Found::Nothing };
+        let fill = Fill { range, changes: pages.changes, tries: 0, state: FillState::Nothing };
         pages.fills.insert(self.last, fill);
         self.last
     }
@@ -127,28 +127,28 @@ impl Pages {
         let Some(pages) = self.files.get_mut(&file) else { return };
         let Some(fill) = pages.fills.get_mut(&fill) else { return };
         fill.state = match is_protected {
-            _ if fill.changes != pages.changes => Found::Nothing,
-            true => Found::Protected,
-            false if fill.tries >= TRIES => Found::Unprotected,
-            false => Found::Nothing,
+            _ if fill.changes != pages.changes => FillState::Nothing,
+            true => FillState::Protected,
+            false if fill.tries >= TRIES => FillState::Unprotected,
+            false => FillState::Nothing,
         };
-        pages.is_kept |= fill.state != Found::Nothing;
+        pages.is_kept |= fill.state != FillState::Nothing;
     }
 
     /// The pages of a request stay, whatever was found.
     pub(crate) fn stays(&mut self, file: u64, fill: u64) {
         let Some(pages) = self.files.get_mut(&file) else { return };
         let Some(fill) = pages.fills.get_mut(&fill) else { return };
-        if fill.state == Found::Nothing {
-            fill.state = Found::Unprotected;
+        if fill.state == FillState::Nothing {
+            fill.state = FillState::Unprotected;
             pages.is_kept = true;
         }
     }
 
     /// Returns what a request has come to. One that is not known any more is not waited for: the mount has ended.
-    pub(crate) fn state(&self, file: u64, fill: u64) -> Found {
+    pub(crate) fn state(&self, file: u64, fill: u64) -> FillState {
         let fill = self.files.get(&file).and_then(|pages| pages.fills.get(&fill));
-        fill.map_or(Found::Unprotected, |fill| fill.state)
+        fill.map_or(FillState::Unprotected, |fill| fill.state)
     }
 
     /// The reply to a request is written.
@@ -249,7 +249,7 @@ impl Pages {
 
 impl FilePages {
     fn waiting(&self) -> impl Iterator<Item = (u64, &Fill)> {
-        let waits = |(_, fill): &(&u64, &Fill)| fill.state == Found::Nothing;
+        let waits = |(_, fill): &(&u64, &Fill)| fill.state == FillState::Nothing;
         self.fills.iter().filter(waits).map(|(number, fill)| (*number, fill))
     }
 }
@@ -286,7 +286,7 @@ mod tests {
         assert!(!pages.concerns(7) && !pages.lose(7));
         pages.attempt(7, fill);
         pages.found(7, fill, true);
-        assert_eq!(pages.state(7, fill), Found::Protected);
+        assert_eq!(pages.state(7, fill), FillState::Protected);
         pages.end(7, fill);
         assert!(pages.concerns(7) && pages.lose(7));
         // Another lock is lost at the same time.
@@ -304,17 +304,17 @@ mod tests {
         pages.attempt(7, fill);
         pages.changed(7);
         pages.found(7, fill, true);
-        assert_eq!((pages.state(7, fill), pages.concerns(7)), (Found::Nothing, false));
+        assert_eq!((pages.state(7, fill), pages.concerns(7)), (FillState::Nothing, false));
         pages.attempt(7, fill);
         pages.found(7, fill, true);
-        assert_eq!(pages.state(7, fill), Found::Protected);
+        assert_eq!(pages.state(7, fill), FillState::Protected);
     }
 
     #[test]
     fn data_without_protection_are_read_a_few_times() {
         let mut pages = Pages::default();
         let fill = pages.begin(7, 0..4096);
-        for state in [Found::Nothing, Found::Nothing, Found::Unprotected] {
+        for state in [FillState::Nothing, FillState::Nothing, FillState::Unprotected] {
             pages.attempt(7, fill);
             pages.found(7, fill, false);
             assert_eq!(pages.state(7, fill), state);
@@ -327,11 +327,11 @@ mod tests {
         let mut pages = Pages::default();
         let fill = pages.begin(7, 0..4096);
         pages.attempt(7, fill);
-        assert_eq!(pages.state(7, fill), Found::Nothing);
+        assert_eq!(pages.state(7, fill), FillState::Nothing);
         pages = Pages::default();
         pages.attempt(7, fill);
         pages.found(7, fill, true);
-        assert_ne!(pages.state(7, fill), Found::Nothing);
+        assert_ne!(pages.state(7, fill), FillState::Nothing);
         pages.end(7, fill);
         assert!(!pages.lose(7) && pages.files.is_empty());
     }

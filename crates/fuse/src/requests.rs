@@ -16,13 +16,13 @@ use fuser::{
 };
 
 use crate::asked::count;
-use crate::attributes::{self, Wanted};
+use crate::attributes::{self, AttributeChange};
 use crate::caller::{caller, keeps_privileges};
 use crate::front::{APPEND, Front, configure, open_options, stability, value};
 use crate::handles::Handle;
 use crate::locks::described;
 use crate::replies::Reply;
-use crate::state::{Found, NO_TIME, State, found, name};
+use crate::state::{EntryReply, NO_TIME, State, found, name};
 
 /// Bytes of a block of `statfs`.
 const BLOCK: u32 = 4096;
@@ -80,7 +80,8 @@ impl Filesystem for Front {
     ) {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
         let keeps_privileges = keeps_privileges(&caller);
-        let change = Wanted { mode, uid, gid, size, atime, mtime, keeps_privileges }.change();
+        let change =
+            AttributeChange { mode, uid, gid, size, atime, mtime, keeps_privileges }.change();
         let set = |state: Arc<State>| async move {
             let found = found(state.file_system.setattr(&caller, file?, change).await);
             if size.is_some() {
@@ -248,7 +249,7 @@ impl Filesystem for Front {
         };
         // Whatever the kernel has of a file that was there already goes.
         let how = self.state.opened(flags) - FopenFlags::FOPEN_KEEP_CACHE;
-        let done = move |reply: fuser::ReplyCreate, (found, handle): (Found, u64)| {
+        let done = move |reply: fuser::ReplyCreate, (found, handle): (EntryReply, u64)| {
             reply.created(&NO_TIME, &found.attr, found.generation, FileHandle(handle), how);
         };
         self.run_or_undo(request, reply, create, done, |state, (found, handle)| {

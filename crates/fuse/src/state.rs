@@ -16,7 +16,7 @@ use crate::attributes::file_attr;
 use crate::expected::Expected;
 use crate::handles::Handles;
 use crate::interrupts::Interrupts;
-use crate::nodes::{Kept, Nodes};
+use crate::nodes::{KernelCache, Nodes};
 use crate::notices::Notices;
 use crate::options::Options;
 use crate::owners::Owners;
@@ -84,14 +84,14 @@ impl State {
     }
 
     /// Returns what the kernel is told of a file that it gets to know, and asks again each time.
-    pub(crate) fn entry(&self, found: &Attributes) -> Found {
-        self.entry_kept(found, Kept::default())
+    pub(crate) fn entry(&self, found: &Attributes) -> EntryReply {
+        self.entry_kept(found, KernelCache::default())
     }
 
     /// The same if it may keep what locks protect. To be called while they do.
-    pub(crate) fn entry_kept(&self, found: &Attributes, protected: Kept<'_>) -> Found {
+    pub(crate) fn entry_kept(&self, found: &Attributes, protected: KernelCache<'_>) -> EntryReply {
         let (number, kept) = self.nodes(|nodes| nodes.tell(found.fid, protected));
-        Found {
+        EntryReply {
             attr: file_attr(found, number),
             // A handle has both, so it never is that of another file with the same number.
             generation: Generation(found.fid.oid.into()),
@@ -101,22 +101,26 @@ impl State {
     }
 
     /// Returns what the kernel is told of a file that was found under a name.
-    pub(crate) fn entry_of_name(&self, (parent, name): (Fid, &[u8]), found: &Attributes) -> Found {
+    pub(crate) fn entry_of_name(
+        &self,
+        (parent, name): (Fid, &[u8]),
+        found: &Attributes,
+    ) -> EntryReply {
         let place = (parent, name);
         self.file_system.protected(found.fid, Some(place), |now| {
             let name = now.name.then_some(place);
-            let protected = Kept { name, attributes: now.attributes.is_some() };
+            let protected = KernelCache { name, attributes: now.attributes.is_some() };
             self.entry_kept(&now.attributes.unwrap_or(*found), protected)
         })
     }
 
     /// Returns what the kernel is told of a new file whose attributes are not known yet.
-    pub(crate) async fn entry_of(&self, caller: &Caller, file: Fid) -> Result<Found, Errno> {
+    pub(crate) async fn entry_of(&self, caller: &Caller, file: Fid) -> Result<EntryReply, Errno> {
         self.file_system.getattr(caller, file).await.map(|found| self.entry(&found))
     }
 
     /// The kernel is not told of a file that was found for it.
-    pub(crate) fn not_told(&self, found: &Found) {
+    pub(crate) fn not_told(&self, found: &EntryReply) {
         self.notices.forget(found.attr.ino.0, 1);
     }
 
@@ -140,7 +144,7 @@ impl State {
 
 /// What the kernel is told of a file that it gets to know, and how long it may use that without asking.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct EntryReply {
     pub(crate) attr: FileAttr,
     pub(crate) generation: Generation,
     pub(crate) name: Duration,

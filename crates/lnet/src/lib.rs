@@ -20,7 +20,7 @@
 //! descriptors), `peers` (NIDs and discovery), `health`, `routing` and `credits`. None of them
 //! knows another; they return what follows from an input, and `Lnet` passes it on.
 //!
-//! Where we differ from a kernel node on purpose: an ACK or a REPLY must come from the node that
+//! Where it differs from a kernel node on purpose: an ACK or a REPLY must come from the node that
 //! the request went to and be of the requested kind; a response that is late fails at the timeout
 //! and not up to half of it later; bad ping info is requested again a few times with a pause and
 //! not for ever; a NID that answers for a peer stays its NID even if the peer does not list it;

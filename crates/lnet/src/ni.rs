@@ -34,7 +34,7 @@ pub(crate) struct Ni {
     /// UDSP: its own priority and that of its network.
     pub(crate) priority: u32,
     pub(crate) net_priority: u32,
-    /// When a node of its network last pinged us.
+    /// When a node of its network last pinged this one.
     pub(crate) pinged: Time,
     pub(crate) traffic: views::Traffic,
 }

@@ -9,7 +9,7 @@ use fulmar_selftest::console::{
 
 use super::options::{Line, Opt};
 use super::tables::{self, STATES};
-use super::tool::{About, Ran, Tool, failures, framework, status};
+use super::tool::{About, CommandResult, Tool, failures, framework, status};
 use super::{Key, Subcommand};
 
 /// The default batch, which every session has.
@@ -77,7 +77,7 @@ pub(super) const LIST_BATCH: Subcommand = Subcommand {
     run: list_batch,
 };
 
-fn add_batch(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn add_batch(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let batch = line.operand().ok_or(status::USAGE)?.to_owned();
     tool.check_name(&batch)?;
     let about = About { object: "batch", failed: &format!("Failed to add batch {batch}") };
@@ -85,7 +85,7 @@ fn add_batch(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.conclude(&failed)
 }
 
-fn run(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn run(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let batch = line.operand_or(BATCH).ok_or(status::USAGE)?;
     let timeout = line.number("timeout", 0).ok_or(status::USAGE)?;
     let about = About { object: "batch", failed: &format!("Failed to start batch {batch}") };
@@ -94,7 +94,7 @@ fn run(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.print(&format!("{batch} is running now\n"))
 }
 
-fn stop(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn stop(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let batch = line.operand_or(BATCH).ok_or(status::USAGE)?.to_owned();
     let about = About { object: "batch", failed: &format!("Failed to stop batch {batch}") };
     let force = line.has("force");
@@ -118,7 +118,7 @@ fn stop(tool: &mut Tool<'_>, line: &Line) -> Ran {
     }
 }
 
-fn list_batch(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn list_batch(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     if line.operands.is_empty() {
         let about = About { object: "batch", failed: "Failed to list batches" };
         let reply = tool.ask(about, Command::ListBatches {})?;
@@ -155,7 +155,7 @@ fn list_batch(tool: &mut Tool<'_>, line: &Line) -> Ran {
 }
 
 /// Returns the number of the test; 0 means all.
-pub(super) fn test_number(tool: &mut Tool<'_>, line: &Line) -> Ran<u32> {
+pub(super) fn test_number(tool: &mut Tool<'_>, line: &Line) -> CommandResult<u32> {
     match line.number("test", 0) {
         Some(0) if line.has("test") => {}
         Some(number) => return Ok(number),

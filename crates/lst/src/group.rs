@@ -7,7 +7,7 @@ use super::nids::expand;
 use super::options::{Line, Opt};
 use super::session::features;
 use super::tables::{self, STATES};
-use super::tool::{About, Failure, Ran, Tool, failures, framework, status};
+use super::tool::{About, CommandResult, Failure, Tool, failures, framework, status};
 use super::{Key, Subcommand};
 
 pub(super) const ADD_GROUP: Subcommand = Subcommand {
@@ -69,7 +69,7 @@ pub(super) const LIST_GROUP: Subcommand = Subcommand {
     run: list_group,
 };
 
-fn add_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn add_group(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let [group, lists @ ..] = &line.operands[..] else { return Err(status::USAGE) };
     if lists.is_empty() {
         return Err(status::USAGE);
@@ -121,7 +121,7 @@ struct Adding<'a> {
 
 impl Adding<'_> {
     /// Handles the answer of the console about the nodes of a list.
-    fn take(&mut self, tool: &mut Tool<'_>, list: &str, answer: Answer) -> Ran {
+    fn take(&mut self, tool: &mut Tool<'_>, list: &str, answer: Answer) -> CommandResult {
         let reply = match answer {
             Ok(Reply::Nodes(reply)) => reply,
             Ok(reply) => return Err(tool.garbled(&reply)),
@@ -161,7 +161,7 @@ fn mention_features(tool: &mut Tool<'_>, differ: bool) {
     }
 }
 
-fn del_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn del_group(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let group = line.operand().ok_or(status::USAGE)?;
     let about = About { object: "group", failed: &format!("Failed to delete group {group}") };
     let failed = tool.execute(about, Command::DeleteGroup { group: group.to_owned() })?;
@@ -179,7 +179,7 @@ pub(super) fn without_left(mut failed: Vec<Failure>) -> Vec<Failure> {
     failed
 }
 
-fn update_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn update_group(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let group = line.operand().ok_or(status::USAGE)?.to_owned();
     let given = ["refresh", "clean", "remove"].map(|long| line.has(long));
     if given.iter().filter(|given| **given).count() != 1 {
@@ -213,7 +213,7 @@ fn states_named(name: &str) -> Option<Vec<NodeState>> {
     }
 }
 
-fn list_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn list_group(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     if line.operands.is_empty() {
         let about = About { object: "group", failed: "Failed to list groups" };
         let reply = tool.ask(about, Command::ListGroups {})?;

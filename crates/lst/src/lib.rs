@@ -47,7 +47,7 @@ pub use tool::status;
 
 use self::console::{Remote, SystemClock};
 use self::options::{Line, Opt};
-use self::tool::{Environment, NAME_LEN_MAX, Ran, Tool};
+use self::tool::{CommandResult, Environment, NAME_LEN_MAX, Tool};
 
 /// Connects to the node. Commands that need no node do not call it.
 pub type Connect<'a> = dyn Fn() -> Client + 'a;
@@ -64,7 +64,7 @@ struct Subcommand {
     /// Further notes for the help.
     note: &'static str,
     key: Key,
-    run: fn(&mut Tool<'_>, &Line) -> Ran,
+    run: fn(&mut Tool<'_>, &Line) -> CommandResult,
 }
 
 /// Whether a subcommand needs the key of the session.
@@ -152,11 +152,11 @@ fn dispatch(tool: &mut Tool<'_>, words: &[String]) -> Status {
     ran.err().unwrap_or(0)
 }
 
-fn unknown(tool: &mut Tool<'_>, word: &str) -> Ran {
+fn unknown(tool: &mut Tool<'_>, word: &str) -> CommandResult {
     tool.fail(unknown_command("lst", word).trim_end())
 }
 
-fn help(tool: &mut Tool<'_>, words: &[String]) -> Ran {
+fn help(tool: &mut Tool<'_>, words: &[String]) -> CommandResult {
     let Some(word) = words.first() else { return tool.print(HELP) };
     if word == MESH {
         tool.complain("mesh: Usage: lst mesh NIDS...\n\"lst mesh --help\" says more.");
@@ -173,7 +173,7 @@ fn help(tool: &mut Tool<'_>, words: &[String]) -> Ran {
 }
 
 impl Subcommand {
-    fn execute(&self, tool: &mut Tool<'_>, words: &[String]) -> Ran {
+    fn execute(&self, tool: &mut Tool<'_>, words: &[String]) -> CommandResult {
         if self.key == Key::Needed && tool.environment.key().is_none() {
             tool.complain("Can't find env LST_SESSION or value is not valid");
             tool.hint("choose a number for the session and its commands: export LST_SESSION=$$");

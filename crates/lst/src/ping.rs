@@ -6,7 +6,7 @@ use fulmar_selftest::console::{Command, NodeAnswer, NodeState, PingInfo, Reply, 
 use super::nids::expand;
 use super::options::{Line, Opt};
 use super::tables::state_name;
-use super::tool::{About, Ran, Tool, failures, status};
+use super::tool::{About, CommandResult, Tool, failures, status};
 use super::{Key, Subcommand};
 
 /// Timeout of an answer, in seconds.
@@ -30,7 +30,7 @@ pub(super) const PING: Subcommand = Subcommand {
     run: ping,
 };
 
-fn ping(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn ping(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     if !line.operands.is_empty() {
         return Err(status::USAGE);
     }

@@ -8,7 +8,7 @@ use fulmar_selftest::console::{Command, NodeAnswer, NodeError, Reply};
 use super::batch::{BATCH, test_number};
 use super::options::{Line, Opt};
 use super::tables::state_name;
-use super::tool::{About, Ran, Tool, failures, framework, rpc, status, verdict};
+use super::tool::{About, CommandResult, Tool, failures, framework, rpc, status, verdict};
 use super::{Key, Subcommand};
 
 /// Timeout of an answer, and pause between two rounds, in seconds.
@@ -36,7 +36,7 @@ pub(super) const QUERY: Subcommand = Subcommand {
     run: query,
 };
 
-fn query(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn query(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let batch = line.operand_or(BATCH).ok_or(status::USAGE)?.to_owned();
     let test = test_number(tool, line)?;
     let timeout = line.number("timeout", TIMEOUT).ok_or(status::USAGE)?;

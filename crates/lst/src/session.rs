@@ -5,7 +5,7 @@ use fulmar_selftest::console::{Command, Reply};
 
 use super::group::without_left;
 use super::options::{Line, Opt};
-use super::tool::{About, NAME_LEN_MAX, Ran, Tool, status};
+use super::tool::{About, CommandResult, NAME_LEN_MAX, Tool, status};
 use super::{Key, Subcommand};
 
 /// Seconds without a command after which a session expires.
@@ -47,7 +47,7 @@ pub(super) const SHOW_SESSION: Subcommand = Subcommand {
     run: show_session,
 };
 
-fn new_session(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn new_session(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let default = tool.environment.name.clone();
     let name = line.operand_or(&default).ok_or(status::USAGE)?;
     let Some(timeout) = line.number("timeout", TIMEOUT).filter(|timeout| *timeout > 0) else {
@@ -73,7 +73,7 @@ fn new_session(tool: &mut Tool<'_>, line: &Line) -> Ran {
 }
 
 /// Returns the features that the user selects.
-pub(super) fn features(tool: &mut Tool<'_>) -> Ran<u32> {
+pub(super) fn features(tool: &mut Tool<'_>) -> CommandResult<u32> {
     let Some(text) = tool.environment.features.clone() else { return Ok(FEATURES) };
     let digits = text.trim_start_matches("0x");
     match u32::from_str_radix(digits, 16) {
@@ -90,7 +90,7 @@ pub(super) fn features(tool: &mut Tool<'_>) -> Ran<u32> {
 }
 
 /// Prints nothing on success, as releases from 2.16 on do.
-fn end_session(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn end_session(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     if !line.operands.is_empty() {
         return Err(status::USAGE);
     }
@@ -99,7 +99,7 @@ fn end_session(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.check_ended(&failed)
 }
 
-fn show_session(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn show_session(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     if !line.operands.is_empty() {
         return Err(status::USAGE);
     }

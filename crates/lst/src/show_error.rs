@@ -5,7 +5,7 @@ use fulmar_selftest::console::{NodeAnswer, NodeError, Stats};
 
 use super::options::{Line, Opt};
 use super::targets;
-use super::tool::{Ran, Tool, failures};
+use super::tool::{CommandResult, Tool, failures};
 use super::{Key, Subcommand};
 
 /// Timeout of an answer, in seconds.
@@ -22,7 +22,7 @@ pub(super) const SHOW_ERROR: Subcommand = Subcommand {
     run: show_error,
 };
 
-fn show_error(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn show_error(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let session = line.has("session");
     let mut failed = Vec::new();
     for target in targets::resolve(tool, &line.operands)? {

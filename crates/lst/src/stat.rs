@@ -8,7 +8,7 @@ use fulmar_selftest::console::{NodeAnswer, Stats};
 
 use super::options::{Line, Opt};
 use super::targets::{self, NamedTarget};
-use super::tool::{Failure, Ran, Tool, failures};
+use super::tool::{CommandResult, Failure, Tool, failures};
 use super::{Key, Subcommand};
 
 /// Timeout of an answer, and interval between two samples, in seconds.
@@ -49,7 +49,7 @@ pub(super) const STAT: Subcommand = Subcommand {
     run: stat,
 };
 
-fn stat(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn stat(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let positive = |long, default| line.number(long, default).filter(|seconds: &u32| *seconds > 0);
     let (Some(timeout), Some(delay)) = (positive("timeout", TIMEOUT), positive("delay", DELAY))
     else {
@@ -88,7 +88,11 @@ fn stat(tool: &mut Tool<'_>, line: &Line) -> Ran {
 /// The answers of the nodes of one operand.
 type Sample = Vec<NodeAnswer<Stats>>;
 
-fn sample(tool: &mut Tool<'_>, targets: &[NamedTarget], timeout: u32) -> Ran<Vec<Sample>> {
+fn sample(
+    tool: &mut Tool<'_>,
+    targets: &[NamedTarget],
+    timeout: u32,
+) -> CommandResult<Vec<Sample>> {
     targets.iter().map(|target| target.stats(tool, timeout)).collect()
 }
 
@@ -145,7 +149,7 @@ impl Change {
         }
     }
 
-    fn print(&self, tool: &mut Tool<'_>, name: &str, form: &Form) -> Ran {
+    fn print(&self, tool: &mut Tool<'_>, name: &str, form: &Form) -> CommandResult {
         if self.changed {
             tool.complain("Group is changed, re-run stat");
         }

@@ -4,7 +4,7 @@ use fulmar_selftest::console::{Command, DataCheck, Reply, TestSpec};
 
 use super::batch::BATCH;
 use super::options::{Line, Opt, c_number};
-use super::tool::{About, Ran, Tool, failures, status};
+use super::tool::{About, CommandResult, Tool, failures, status};
 use super::{Key, Subcommand};
 
 /// The largest transfer, in bytes.
@@ -40,7 +40,7 @@ pub(super) const ADD_TEST: Subcommand = Subcommand {
     run: add_test,
 };
 
-fn add_test(tool: &mut Tool<'_>, line: &Line) -> Ran {
+fn add_test(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let batch = line.value("batch").unwrap_or(BATCH).to_owned();
     let concurrency = concurrency(tool, line)?;
     let distribute = distribute(tool, line)?;
@@ -71,7 +71,7 @@ fn add_test(tool: &mut Tool<'_>, line: &Line) -> Ran {
 }
 
 /// Checks that a group exists: an error of the test does not tell which one is missing.
-fn check_group(tool: &mut Tool<'_>, group: &str) -> Ran {
+fn check_group(tool: &mut Tool<'_>, group: &str) -> CommandResult {
     match tool.call(Command::ShowGroup { group: group.to_owned() })? {
         Ok(_) => Ok(()),
         Err(errno) => {
@@ -82,7 +82,7 @@ fn check_group(tool: &mut Tool<'_>, group: &str) -> Ran {
     }
 }
 
-fn concurrency(tool: &mut Tool<'_>, line: &Line) -> Ran<u32> {
+fn concurrency(tool: &mut Tool<'_>, line: &Line) -> CommandResult<u32> {
     match line.number("concurrency", 1) {
         Some(number) if (1..=CONCURRENCY_MAX).contains(&number) => Ok(number),
         _ => {
@@ -94,7 +94,7 @@ fn concurrency(tool: &mut Tool<'_>, line: &Line) -> Ran<u32> {
     }
 }
 
-fn distribute(tool: &mut Tool<'_>, line: &Line) -> Ran<(u32, u32)> {
+fn distribute(tool: &mut Tool<'_>, line: &Line) -> CommandResult<(u32, u32)> {
     let Some(text) = line.value("distribute") else { return Ok((1, 1)) };
     let pair = text
         .split_once(':')

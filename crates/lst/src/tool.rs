@@ -29,7 +29,7 @@ pub mod status {
 pub(super) const NAME_LEN_MAX: usize = 31;
 
 /// The result of a command; an error is its status, after everything was printed.
-pub(super) type Ran<T = ()> = Result<T, Status>;
+pub(super) type CommandResult<T = ()> = Result<T, Status>;
 
 /// Values of the user's environment.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,7 @@ pub(super) struct Tool<'a> {
 
 impl Tool<'_> {
     /// Writes to standard output. Ends the command if the reader has closed it.
-    pub(super) fn print(&mut self, text: &str) -> Ran {
+    pub(super) fn print(&mut self, text: &str) -> CommandResult {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|_| status::LOCAL)
     }
@@ -78,13 +78,13 @@ impl Tool<'_> {
     }
 
     /// Fails with a local error.
-    pub(super) fn fail<T>(&mut self, line: &str) -> Ran<T> {
+    pub(super) fn fail<T>(&mut self, line: &str) -> CommandResult<T> {
         self.complain(line);
         Err(status::LOCAL)
     }
 
     /// Calls the console; the caller handles an errno.
-    pub(super) fn call(&mut self, command: Command) -> Ran<Answer> {
+    pub(super) fn call(&mut self, command: Command) -> CommandResult<Answer> {
         self.console.ask(command).map_err(|failure| {
             self.complain(&format!("lst: {failure}"));
             status::LOCAL
@@ -92,12 +92,16 @@ impl Tool<'_> {
     }
 
     /// Calls the console, or prints why there is no reply.
-    pub(super) fn ask(&mut self, about: About<'_>, command: Command) -> Ran<Reply> {
+    pub(super) fn ask(&mut self, about: About<'_>, command: Command) -> CommandResult<Reply> {
         self.call(command)?.map_err(|errno| self.refused(about, errno))
     }
 
     /// Calls the console for an operation, and returns the nodes that failed.
-    pub(super) fn execute(&mut self, about: About<'_>, command: Command) -> Ran<Vec<Failure>> {
+    pub(super) fn execute(
+        &mut self,
+        about: About<'_>,
+        command: Command,
+    ) -> CommandResult<Vec<Failure>> {
         match self.ask(about, command)? {
             Reply::Done => Ok(Vec::new()),
             Reply::Nodes(reply) => Ok(failures(&reply.nodes)),
@@ -138,7 +142,7 @@ impl Tool<'_> {
     }
 
     /// Requires a name that is not too long.
-    pub(super) fn check_name(&mut self, name: &str) -> Ran {
+    pub(super) fn check_name(&mut self, name: &str) -> CommandResult {
         match name.len() {
             0 => Err(status::USAGE),
             1..=NAME_LEN_MAX => Ok(()),
@@ -147,7 +151,7 @@ impl Tool<'_> {
     }
 
     /// Prints which nodes failed to do `operation`, with a remedy.
-    pub(super) fn check_nodes(&mut self, operation: &str, failed: &[Failure]) -> Ran {
+    pub(super) fn check_nodes(&mut self, operation: &str, failed: &[Failure]) -> CommandResult {
         self.name_failed(operation, failed);
         self.conclude(failed)
     }
@@ -166,7 +170,7 @@ impl Tool<'_> {
     }
 
     /// Prints on how many nodes the session could not be ended.
-    pub(super) fn check_ended(&mut self, failed: &[Failure]) -> Ran {
+    pub(super) fn check_ended(&mut self, failed: &[Failure]) -> CommandResult {
         let of = |which: fn(NodeError) -> Option<Errno>| {
             let mut errors = failed.iter().filter_map(|failure| which(failure.error));
             errors.next().map(|first| (1 + errors.count(), first))
@@ -185,7 +189,7 @@ impl Tool<'_> {
     }
 
     /// Prints a remedy for the first node that failed, and returns the status.
-    pub(super) fn conclude(&mut self, failed: &[Failure]) -> Ran {
+    pub(super) fn conclude(&mut self, failed: &[Failure]) -> CommandResult {
         if let Some(Failure { nid, error }) = failed.first() {
             self.hint(&node_hint(*nid, *error));
         }
@@ -210,7 +214,7 @@ pub(super) fn failures<T>(answers: &[NodeAnswer<T>]) -> Vec<Failure> {
 }
 
 /// Returns the exit status for failures of nodes.
-pub(super) fn verdict(failed: &[Failure]) -> Ran {
+pub(super) fn verdict(failed: &[Failure]) -> CommandResult {
     match failed.iter().any(|failure| rpc(failure.error).is_some()) {
         true => Err(status::RPC),
         false if failed.is_empty() => Ok(()),

@@ -5,7 +5,7 @@ use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::ResourceId;
 use fulmar_store::{StoreError, Transaction};
 use fulmar_target::transactions::Numbering;
-use fulmar_target::usage::{Charge, Deltas, Used};
+use fulmar_target::usage::{Charge, Deltas, UsageRecord};
 
 use crate::Mdt;
 use crate::access::{Caller, Capabilities};
@@ -210,5 +210,5 @@ impl<'a> Change<'a> {
 pub(crate) fn charge(inode: &Inode) -> Charge {
     let attributes = &inode.attributes;
     let (uid, gid, projid) = (attributes.uid, attributes.gid, attributes.projid);
-    Charge { uid, gid, projid, used: Used { bytes: inode.charged(), objects: 1 } }
+    Charge { uid, gid, projid, used: UsageRecord { bytes: inode.charged(), objects: 1 } }
 }

@@ -19,7 +19,7 @@ const PAGE: usize = 1024;
 
 /// What entries say of a file.
 #[derive(Default)]
-struct Found {
+struct FileEntries {
     names: Vec<(Fid, Vec<u8>)>,
     subdirectories: u32,
 }
@@ -32,7 +32,7 @@ impl Mdt {
     /// What does not match, or why the store cannot be read.
     pub fn check(&self) -> Result<(), String> {
         self.data.check()?;
-        let mut files: BTreeMap<Fid, Found> = BTreeMap::new();
+        let mut files: BTreeMap<Fid, FileEntries> = BTreeMap::new();
         let mut objects = self.store.objects().map_err(|error| error.to_string())?;
         self.each(NAMES, |key, value| {
             let (directory, hash, name) = split(key).map_err(|error| error.to_string())?;
@@ -82,7 +82,7 @@ impl Mdt {
         }
     }
 
-    fn check_inode(&self, fid: Fid, inode: &Inode, found: &Found) -> Result<(), String> {
+    fn check_inode(&self, fid: Fid, inode: &Inode, found: &FileEntries) -> Result<(), String> {
         let nlink = inode.attributes.nlink;
         let names = found.names.len() as u32;
         let expected = match inode.is_directory() {

@@ -23,14 +23,14 @@ use fulmar_lustre_wire::ost::{Fiemap, FiemapHeader, Niobuf, Obdo, OstId};
 use fulmar_lustre_wire::{Content, Fid, Handle, List, Opcode};
 use fulmar_nodemap::IdKind;
 use fulmar_store::{ObjectId, StoreError};
-use fulmar_target::data::{self, Data, EOF, Holder, Sources, Transfer, Written, block_end};
+use fulmar_target::data::{self, Data, EOF, Holder, Sources, Transfer, WriteResult, block_end};
 use fulmar_target::{Answer, Call as Io, Failure};
 
 use crate::change::Change;
 use crate::inode::Inode;
 use crate::layout::{OnMdt, Rules};
 use crate::mdt::{Call, Settings};
-use crate::request::Done;
+use crate::request::IntentReply;
 use crate::{Mdt, records};
 
 const TIMES: Valid = Valid(Valid::FLATIME.0 | Valid::FLMTIME.0 | Valid::FLCTIME.0);
@@ -152,7 +152,7 @@ impl Holder for Mdt {
             }
             let was = (inode.charged(), self.store.size(object)?);
             let written = transfer.write(&self.data, &mut change.transaction, was, sources)?;
-            let Written { charged, size, results } = written;
+            let WriteResult { charged, size, results } = written;
             inode.set_charged(charged);
             let shown = self.seen(call, describe(asked.id, &inode, size, SAID));
             change.set(fid, inode)?;
@@ -369,7 +369,7 @@ impl Mdt {
     /// Adds the attributes of the data that a file has here to the reply to an intent whose client gets the
     /// lock on them; `reads`: and the data themselves, if the client has room. Returns false if the file
     /// has none: then its client must not get that lock. Spec: mdt-ost §13.2, §13.3.
-    pub fn show_data(&self, call: &Call<'_>, done: &mut Done, reads: bool) -> bool {
+    pub fn show_data(&self, call: &Call<'_>, done: &mut IntentReply, reads: bool) -> bool {
         let Ok(Some(body)) = done.reply.get(&MDT_BODY) else { return false };
         let Ok((_, part)) = self.with_data(body.fid) else { return false };
         let Ok(lvb) = self.lvb(ResourceId::of_fid(body.fid)) else { return false };
@@ -393,7 +393,7 @@ impl Mdt {
     fn inline_data(
         &self,
         call: &Call<'_>,
-        done: &Done,
+        done: &IntentReply,
         (fid, size): (Fid, u64),
         part: OnMdt,
     ) -> Option<Vec<u8>> {

@@ -86,4 +86,4 @@ pub use mdt::{Call, Mdt, Settings};
 pub use names::{Entry, Listed, NAME_MAX};
 pub use objects::{NoObjects, Object, Objects, Owner};
 pub use records::Failure;
-pub use request::{Answer, Done, Pages, Target};
+pub use request::{Answer, IntentReply, Pages, Target};

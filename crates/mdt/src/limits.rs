@@ -41,7 +41,7 @@ wire_struct! {
 wire_struct! {
     /// What is kept of an owner.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    struct Kept {
+    struct LimitsRecord {
         /// 1: it has limits of its own. 0: it has the default ones.
         is_own: u8,
         hard: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Limit {
 
 /// The limits of all owners.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits(Arc<Mutex<BTreeMap<Owner, Kept>>>);
+pub(crate) struct Limits(Arc<Mutex<BTreeMap<Owner, LimitsRecord>>>);
 
 impl Limits {
     /// Reads the limits.
@@ -77,8 +77,8 @@ impl Limits {
             let key = from.as_ref().map(|key| &key[..]);
             let page = store.scan(LIMITS, key, Bound::Unbounded, PAGE)?;
             for (key, value) in &page {
-                let kept: Kept = decode(value, "the limits of an owner")?;
-                if kept != Kept::default() {
+                let kept: LimitsRecord = decode(value, "the limits of an owner")?;
+                if kept != LimitsRecord::default() {
                     all.insert(decode(key, "an owner")?, kept);
                 }
             }
@@ -94,7 +94,7 @@ impl Limits {
         let all = self.all();
         let own = all.get(&owner(kind, id)).copied().unwrap_or_default();
         let default = all.get(&owner(kind, 0)).copied().unwrap_or_default();
-        let Kept { hard, soft, .. } = if own.is_own == 1 { own } else { default };
+        let LimitsRecord { hard, soft, .. } = if own.is_own == 1 { own } else { default };
         (Limit { hard, soft }, if id == 0 { 0 } else { own.grace })
     }
 
@@ -124,7 +124,7 @@ impl Limits {
         let end = if is_begun { end } else { 0 };
         self.change(transaction, owner(kind, id), move |kept| {
             let grace = if id == 0 { kept.grace } else { end };
-            *kept = Kept { is_own: u8::from(limit.is_some()), hard, soft, grace };
+            *kept = LimitsRecord { is_own: u8::from(limit.is_some()), hard, soft, grace };
         });
     }
 
@@ -199,7 +199,7 @@ impl Limits {
         &self,
         transaction: &mut Transaction<'_>,
         owner: Owner,
-        change: impl FnOnce(&mut Kept) + Send + 'static,
+        change: impl FnOnce(&mut LimitsRecord) + Send + 'static,
     ) {
         let limits = self.clone();
         transaction.put_numbered(LIMITS, &encode(&owner), move |_| {
@@ -207,14 +207,14 @@ impl Limits {
             let kept = all.entry(owner).or_default();
             change(kept);
             let kept = *kept;
-            if kept == Kept::default() {
+            if kept == LimitsRecord::default() {
                 all.remove(&owner);
             }
             encode(&kept)
         });
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Owner, Kept>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Owner, LimitsRecord>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn owners_with_limits_are_bounded() {
-        let kept = Kept { is_own: 1, hard: 1, ..Kept::default() };
+        let kept = LimitsRecord { is_own: 1, hard: 1, ..LimitsRecord::default() };
         let all = (1..=OWNERS_MAX as u32).map(|id| (owner(USER, id), kept)).collect();
         let limits = Limits(Arc::new(Mutex::new(all)));
         assert!(limits.has_room(USER, 5), "it has limits");

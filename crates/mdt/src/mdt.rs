@@ -14,7 +14,7 @@ use fulmar_rpc::service::KnownClient;
 use fulmar_store::{Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
 use fulmar_target::data::Data;
-use fulmar_target::replies::{self, Asked};
+use fulmar_target::replies::{self, RequestKey};
 use fulmar_target::stats::Stats;
 use fulmar_target::transactions::{Numbering, Transactions};
 use fulmar_target::usage::Usage;
@@ -398,7 +398,8 @@ impl Mdt {
             let is_noted = change.record_notes(|| self.who(call));
             let mut transaction = change.finish();
             if export.client.number != 0 {
-                let asked = Asked { client: export.client.number, tag: body.tag, xid: call.xid };
+                let asked =
+                    RequestKey { client: export.client.number, tag: body.tag, xid: call.xid };
                 replies::put(&mut transaction, asked, numbering, &reply);
             }
             self.transactions.record(&mut transaction, numbering);

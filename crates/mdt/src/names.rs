@@ -28,7 +28,7 @@ const HASH: &[u8] = b"hash";
 wire_struct! {
     /// An entry of a directory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Kept {
+    pub(crate) struct EntryRecord {
         fid: KeptFid,
         kind: u16,
     }
@@ -55,11 +55,11 @@ impl Entry {
     }
 
     pub(crate) fn encode(self) -> Vec<u8> {
-        encode(&Kept { fid: self.fid.into(), kind: self.kind })
+        encode(&EntryRecord { fid: self.fid.into(), kind: self.kind })
     }
 
     pub(crate) fn decode(value: &[u8]) -> Result<Self, StoreError> {
-        let Kept { fid, kind } = decode(value, "an entry of a directory")?;
+        let EntryRecord { fid, kind } = decode(value, "an entry of a directory")?;
         Ok(Self { fid: fid.into(), kind })
     }
 }

@@ -35,18 +35,18 @@ const OST: u8 = 2;
 
 /// Why stored keys are no configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged(pub String);
+pub struct DamagedKeys(pub String);
 
 impl Mgs {
     /// Returns a service with what another one has stored: all its keys, in order.
     ///
     /// # Errors
     /// What is damaged.
-    pub fn load(stored: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Self, Damaged> {
+    pub fn load(stored: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Self, DamagedKeys> {
         let mut this = Self::default();
         let mut nodemaps = vec![];
         for (key, value) in stored {
-            let damaged = |why: String| Damaged(format!("key {}: {why}", key.escape_ascii()));
+            let damaged = |why: String| DamagedKeys(format!("key {}: {why}", key.escape_ascii()));
             let name = key.get(1..).unwrap_or_default();
             match key.first() {
                 Some(b'l') => this.load_log(name, &value),
@@ -58,7 +58,7 @@ impl Mgs {
             .map_err(damaged)?;
         }
         this.nodemaps =
-            Nodemaps::of(&nodemaps).map_err(|why| Damaged(format!("the nodemaps: {why}")))?;
+            Nodemaps::of(&nodemaps).map_err(|why| DamagedKeys(format!("the nodemaps: {why}")))?;
         Ok(this)
     }
 

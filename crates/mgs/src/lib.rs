@@ -36,10 +36,10 @@ mod service;
 mod table;
 mod target;
 
-pub use keep::{Change, Damaged};
+pub use keep::{Change, DamagedKeys};
 pub use log::{Block, Log};
 pub use pools::{PoolChange, Pools};
-pub use register::{Changed, Registered, split_nodes};
+pub use register::{ConfigurationChange, Registration, split_nodes};
 pub use service::Mgs;
 pub use table::{Start, Table};
 pub use target::{Target, TargetName, is_file_system_name};

@@ -15,7 +15,7 @@ use fulmar_lustre_wire::{Content, List};
 use fulmar_nodemap::{Change, Nodemaps};
 
 use crate::keep;
-use crate::register::Changed;
+use crate::register::ConfigurationChange;
 use crate::service::Mgs;
 
 /// What a reader gets as the place to continue at the end.
@@ -35,7 +35,7 @@ impl Mgs {
     }
 
     /// Uses the nodemaps, or not.
-    pub fn activate_nodemaps(&mut self, is_active: bool) -> Vec<Changed> {
+    pub fn activate_nodemaps(&mut self, is_active: bool) -> Vec<ConfigurationChange> {
         let changed = self.with_nodemaps(|nodemaps| {
             nodemaps.activate(is_active);
             Ok(())
@@ -47,14 +47,18 @@ impl Mgs {
     ///
     /// # Errors
     /// As [`Nodemaps::change`].
-    pub fn change_nodemap(&mut self, name: &str, change: &Change) -> Result<Vec<Changed>, Errno> {
+    pub fn change_nodemap(
+        &mut self,
+        name: &str,
+        change: &Change,
+    ) -> Result<Vec<ConfigurationChange>, Errno> {
         self.with_nodemaps(|nodemaps| nodemaps.change(name, change))
     }
 
     fn with_nodemaps(
         &mut self,
         change: impl FnOnce(&mut Nodemaps) -> Result<(), Errno>,
-    ) -> Result<Vec<Changed>, Errno> {
+    ) -> Result<Vec<ConfigurationChange>, Errno> {
         let by_key = |nodemaps: &Nodemaps| -> BTreeMap<NodemapKey, NodemapRecord> {
             nodemaps.entries().into_iter().map(|entry| (entry.key, entry.record)).collect()
         };
@@ -68,7 +72,7 @@ impl Mgs {
         let gone = before.keys().filter(|key| !after.contains_key(key));
         self.changes.extend(gone.map(|key| keep::put_nodemap(*key, None)));
         self.nodemap_version = self.nodemap_version.wrapping_add(1);
-        Ok(vec![Changed::Nodemaps])
+        Ok(vec![ConfigurationChange::Nodemaps])
     }
 
     /// Returns pages of the index from a place on, and the place to continue at.

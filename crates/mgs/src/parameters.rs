@@ -10,7 +10,7 @@ use fulmar_text::integer;
 
 use crate::log::LiveGroup;
 use crate::records::Group;
-use crate::register::Changed;
+use crate::register::ConfigurationChange;
 use crate::service::{Mgs, file_system_of};
 use crate::target::TargetName;
 
@@ -87,7 +87,7 @@ impl Mgs {
         now: i64,
         text: &str,
         deletes: bool,
-    ) -> Result<Vec<Changed>, Errno> {
+    ) -> Result<Vec<ConfigurationChange>, Errno> {
         let subject = subject(text, deletes)?;
         if self.targets_of(&subject.file_system).next().is_none() {
             return Err(Errno::EINVAL);
@@ -98,7 +98,7 @@ impl Mgs {
             _ => {}
         }
         if self.set_of(now, &subject)? {
-            Ok(vec![Changed::Configuration(subject.file_system)])
+            Ok(vec![ConfigurationChange::Configuration(subject.file_system)])
         } else {
             Err(Errno::EINVAL)
         }
@@ -134,7 +134,7 @@ impl Mgs {
         now: i64,
         text: &str,
         deletes: bool,
-    ) -> Result<Vec<Changed>, Errno> {
+    ) -> Result<Vec<ConfigurationChange>, Errno> {
         let setting = Setting::new(text, deletes)?;
         let (area, rest) = setting.area();
         if area.is_empty() {
@@ -163,7 +163,7 @@ impl Mgs {
         let record =
             Config::SetParam { target: target.clone(), parameter, upcall: Some(UPCALL.to_owned()) };
         self.write(now, PARAMS, &target, &setting, record)?;
-        Ok(vec![Changed::Parameters])
+        Ok(vec![ConfigurationChange::Parameters])
     }
 
     /// Sets a parameter, and returns whether it is known.

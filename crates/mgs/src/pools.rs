@@ -7,7 +7,7 @@ use fulmar_lustre_wire::llog::config::{Config, Pool};
 use fulmar_rpc::import::TargetKind;
 
 use crate::records::Group;
-use crate::register::Changed;
+use crate::register::ConfigurationChange;
 use crate::service::Mgs;
 use crate::target::TargetName;
 
@@ -48,7 +48,7 @@ impl Mgs {
         file_system: &str,
         pool: &str,
         change: &PoolChange,
-    ) -> Result<Vec<Changed>, Errno> {
+    ) -> Result<Vec<ConfigurationChange>, Errno> {
         let pools = self.pools(file_system).ok_or(Errno::EINVAL)?;
         check_name(pool)?;
         let known = pools.get(pool);
@@ -80,7 +80,7 @@ impl Mgs {
             }
             self.append(&log_name, &Group::new(&device, &comment, vec![record]), now)?;
         }
-        Ok(vec![Changed::Configuration(file_system.to_owned())])
+        Ok(vec![ConfigurationChange::Configuration(file_system.to_owned())])
     }
 
     /// Returns the pools of a file system, `None` if there is no such file system.

@@ -19,7 +19,7 @@ use crate::target::{Target, TargetName, is_file_system_name};
 
 /// What a change of the configuration is about: who has read it reads it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Changed {
+pub enum ConfigurationChange {
     /// The logs of a file system.
     Configuration(String),
     /// The table of started targets of a file system.
@@ -30,7 +30,7 @@ pub enum Changed {
     Nodemaps,
 }
 
-impl Changed {
+impl ConfigurationChange {
     /// Returns the resource whose locks the readers have.
     pub fn resource(&self) -> ResourceId {
         match self {
@@ -44,7 +44,7 @@ impl Changed {
     }
 }
 
-impl fmt::Display for Changed {
+impl fmt::Display for ConfigurationChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configuration(fs) => write!(f, "the configuration of {fs}"),
@@ -57,11 +57,11 @@ impl fmt::Display for Changed {
 
 /// The result of a registration.
 #[derive(Debug)]
-pub struct Registered {
+pub struct Registration {
     /// The reply.
     pub reply: Message<'static>,
     /// What has changed.
-    pub changed: Vec<Changed>,
+    pub changed: Vec<ConfigurationChange>,
 }
 
 /// The most NIDs of a target: the table of started targets has one byte for their number.
@@ -88,7 +88,7 @@ impl Mgs {
         &mut self,
         now: i64,
         request: &Message<'_>,
-    ) -> Result<Registered, Box<Message<'static>>> {
+    ) -> Result<Registration, Box<Message<'static>>> {
         let format = request.format();
         let refused = |errno: Errno, info: Option<TargetInfo>| {
             let mut reply = Message::reply(format, Status::failed(errno));
@@ -114,11 +114,15 @@ impl Mgs {
         let (info, changed) = result.map_err(|errno| refused(errno, Some(info)))?;
         let info = TargetInfo { nid_texts: vec![], ..info };
         let reply = Message::reply(format, Status::OK).with(&TARGET_INFO, &info);
-        Ok(Registered { reply, changed })
+        Ok(Registration { reply, changed })
     }
 
     /// Handles the start of a target.
-    fn started(&mut self, info: &mut TargetInfo, nids: Vec<Nid>) -> Result<Vec<Changed>, Errno> {
+    fn started(
+        &mut self,
+        info: &mut TargetInfo,
+        nids: Vec<Nid>,
+    ) -> Result<Vec<ConfigurationChange>, Errno> {
         let (fs, kind) = subject(info)?;
         let index = u16::try_from(info.index).map_err(|_| Errno::EINVAL)?;
         let name = TargetName { file_system: fs.clone(), kind, index };
@@ -128,7 +132,7 @@ impl Mgs {
         self.table(&fs).started(Start { kind, index, instance: info.instance, nids });
         self.note_table(&fs);
         info.flags = info.flags | TargetFlags::IR_CAPABLE;
-        Ok(vec![Changed::Starts(fs)])
+        Ok(vec![ConfigurationChange::Starts(fs)])
     }
 
     /// Enters a target into the logs, if it is new or its configuration is to be written again.
@@ -137,7 +141,7 @@ impl Mgs {
         now: i64,
         info: &mut TargetInfo,
         nids: Vec<Nid>,
-    ) -> Result<Vec<Changed>, Errno> {
+    ) -> Result<Vec<ConfigurationChange>, Errno> {
         let (fs, kind) = subject(info)?;
         let needs_index = info.flags.has(TargetFlags::NEED_INDEX);
         let index = if needs_index {
@@ -174,7 +178,7 @@ impl Mgs {
         self.add(now, &name, Target { nodes })?;
         self.set_registered(now, &name, &info.parameters.to_string())?;
         info.flags = TargetFlags(info.flags.0 & !DONE.0) | TargetFlags::REWRITE_LDD;
-        Ok(vec![Changed::Configuration(fs)])
+        Ok(vec![ConfigurationChange::Configuration(fs)])
     }
 
     /// Writes a target into all logs that name it, and into its own, as its registration does. `now`:

@@ -6,7 +6,7 @@ use fulmar_lustre_wire::index::IndexPage;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::mgs::{ConfigRead, ConfigReadKind, ConfigReadReply, NodemapEntry};
 use fulmar_lustre_wire::{Content, List, Text};
-use fulmar_mgs::{Changed, Mgs};
+use fulmar_mgs::{ConfigurationChange, Mgs};
 use fulmar_nodemap::{Change, IdKind, Nodemaps};
 use fulmar_wire::Order;
 
@@ -48,12 +48,12 @@ fn nodemaps_are_kept() {
         }
         Mgs::load(stored.clone()).unwrap()
     };
-    assert_eq!(mgs.change_nodemap("east", &Change::Add), Ok(vec![Changed::Nodemaps]));
+    assert_eq!(mgs.change_nodemap("east", &Change::Add), Ok(vec![ConfigurationChange::Nodemaps]));
     mgs.change_nodemap("west", &Change::Add).unwrap();
     let nids = Change::nids("10.0.0.[1-9]@tcp").unwrap();
     mgs.change_nodemap("east", &Change::AddNids(nids)).unwrap();
     mgs.change_nodemap("east", &Change::AddIds(IdKind::User, 1, 2, 3)).unwrap();
-    assert_eq!(mgs.activate_nodemaps(true), [Changed::Nodemaps]);
+    assert_eq!(mgs.activate_nodemaps(true), [ConfigurationChange::Nodemaps]);
     assert_eq!(keep(&mut mgs).nodemaps().entries(), mgs.nodemaps().entries());
     mgs.change_nodemap("east", &Change::RemoveIds(IdKind::User, 1, 2, 3)).unwrap();
     mgs.change_nodemap("west", &Change::Remove).unwrap();

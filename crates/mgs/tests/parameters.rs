@@ -4,7 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::llog::RecordKind;
 use fulmar_lustre_wire::llog::config::{Config, ConfigRecord, MarkerFlags};
-use fulmar_mgs::{Changed, Mgs, Target, TargetName};
+use fulmar_mgs::{ConfigurationChange, Mgs, Target, TargetName};
 use fulmar_rpc::import::TargetKind;
 use fulmar_wire::Order;
 
@@ -74,7 +74,7 @@ fn a_global_parameter_is_in_all_logs_of_its_file_system() {
     let before = file_system();
     let mut mgs = before.clone();
     let changed = mgs.set_parameter(NOW, "lv.sys.timeout=40", false).unwrap();
-    assert_eq!(changed, [Changed::Configuration("lv".into())]);
+    assert_eq!(changed, [ConfigurationChange::Configuration("lv".into())]);
     for log in ["lv-client", "lv-MDT0000", "lv-OST0000", "lv-OST0001"] {
         let expected =
             ["start lv sys.timeout", "cf009 40 - | sys.timeout=40", "end lv sys.timeout"];
@@ -181,7 +181,7 @@ fn parameters_of_all_nodes_have_a_log_of_their_own() {
     let before = file_system();
     let mut mgs = before.clone();
     let mut set = |text: &str, deletes| mgs.set_parameter_of_all(NOW, text, deletes);
-    assert_eq!(set("osc.*.max_dirty_mb=64", false), Ok(vec![Changed::Parameters]));
+    assert_eq!(set("osc.*.max_dirty_mb=64", false), Ok(vec![ConfigurationChange::Parameters]));
     set("osc.*.max_dirty_mb=128", false).unwrap();
     set("osc.lv-OST0000*.active=0", false).unwrap();
     set("timeout=20", false).unwrap();

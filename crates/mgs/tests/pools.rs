@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::llog::config::{Config, ConfigRecord, MarkerFlags};
-use fulmar_mgs::{Changed, Mgs, PoolChange, Target, TargetName};
+use fulmar_mgs::{ConfigurationChange, Mgs, PoolChange, Target, TargetName};
 use fulmar_rpc::import::TargetKind;
 use fulmar_wire::Order;
 
@@ -54,7 +54,7 @@ fn pools_are_in_the_logs_of_clients_and_mdts() {
     let before = file_system();
     let mut mgs = before.clone();
     let mut change = |change| mgs.change_pool(NOW, "lv", "flash", &change);
-    assert_eq!(change(PoolChange::New), Ok(vec![Changed::Configuration("lv".into())]));
+    assert_eq!(change(PoolChange::New), Ok(vec![ConfigurationChange::Configuration("lv".into())]));
     for one in [PoolChange::Add(ost(0)), PoolChange::Add(ost(1)), PoolChange::Remove(ost(0))] {
         change(one).unwrap();
     }

@@ -10,7 +10,7 @@ use fulmar_lustre_wire::llog::config::{Config, ConfigRecord, Marker, MarkerFlags
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::mgs::{ConfigReadKind, TargetFlags as Flags, TargetInfo, TargetNids};
 use fulmar_lustre_wire::{Content, Opcode, Text};
-use fulmar_mgs::{Changed, Mgs, Target, TargetName};
+use fulmar_mgs::{ConfigurationChange, Mgs, Target, TargetName};
 use fulmar_rpc::import::TargetKind;
 use fulmar_trace::lnet;
 use fulmar_trace::rpc::{Calls, Rpc};
@@ -120,7 +120,10 @@ fn a_recorded_ost_joins() {
         assert_eq!(registered.reply.body.status, recorded.body.status);
         changes.extend(registered.changed);
     }
-    assert_eq!(changes, [Changed::Configuration("lv".into()), Changed::Starts("lv".into())]);
+    assert_eq!(
+        changes,
+        [ConfigurationChange::Configuration("lv".into()), ConfigurationChange::Starts("lv".into())]
+    );
     let mut read = 0;
     for rpc in of(Opcode::LLOG_NEXT_BLOCK) {
         let recorded = &rpc.reply().unwrap().message;

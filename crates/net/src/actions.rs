@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::conn::Conn;
 use crate::memory::{Memory, Piece};
 use crate::queues::Delivery;
-use crate::tx::Flushed;
+use crate::tx::FlushResult;
 
 /// Actions to execute without the lock.
 ///
@@ -82,7 +82,7 @@ impl Actions {
 /// The results of [`Actions`].
 #[derive(Default)]
 pub(crate) struct Report {
-    pub(crate) flushed: SmallVec<[(Arc<Conn>, Flushed); 2]>,
+    pub(crate) flushed: SmallVec<[(Arc<Conn>, FlushResult); 2]>,
     pub(crate) not_dialled: Vec<(Arc<Conn>, Errno)>,
     pub(crate) handled: SmallVec<[EventDone; 4]>,
 }
@@ -101,7 +101,7 @@ impl Report {
 
     /// Returns whether the report can be deferred: only a few small messages were written.
     pub(crate) fn can_wait(&self) -> bool {
-        let small = |(_, flushed): &(Arc<Conn>, Flushed)| {
+        let small = |(_, flushed): &(Arc<Conn>, FlushResult)| {
             flushed.error.is_none() && flushed.sent <= SMALL_MAX
         };
         self.not_dialled.is_empty() && self.handled.is_empty() && self.flushed.iter().all(small)

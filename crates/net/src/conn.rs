@@ -10,7 +10,7 @@ use fulmar_base::ConnId;
 use crate::counters::Counters;
 use crate::lock::Lock;
 use crate::runtime;
-use crate::tx::{Flushed, Tx};
+use crate::tx::{FlushResult, Tx};
 
 /// A connection or an attempt at one.
 ///
@@ -114,10 +114,10 @@ impl Conn {
     }
 
     /// Writes queued bytes.
-    pub(crate) fn flush(&self, counters: &Counters) -> Flushed {
+    pub(crate) fn flush(&self, counters: &Counters) -> FlushResult {
         match self.socket.get() {
             Some(socket) => self.tx.flush(socket.as_fd(), counters),
-            None => Flushed::default(),
+            None => FlushResult::default(),
         }
     }
 

@@ -113,13 +113,13 @@ mod tests {
     use super::*;
     use crate::runtime::Message;
     use crate::shared::Shared;
-    use crate::thread::Timed;
+    use crate::thread::TimeoutHandler;
     use crate::{Node, Options, Runtime};
 
     /// Panics in its I/O thread.
     struct Broken(Arc<Shared>);
 
-    impl Timed for Broken {
+    impl TimeoutHandler for Broken {
         fn key(&self) -> u64 {
             u64::MAX
         }

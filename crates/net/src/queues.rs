@@ -49,13 +49,13 @@ pub(crate) struct Claim {
 
 /// The remains of a closed service, to be dropped without a lock.
 #[must_use]
-pub(crate) struct Closed {
+pub(crate) struct ServiceRemains {
     handler: Arc<dyn Handler>,
     /// Events that no thread has claimed.
     pub(crate) events: Vec<Delivery>,
 }
 
-impl Closed {
+impl ServiceRemains {
     /// Notifies the handler.
     pub(crate) fn finish(self) {
         drop(self.events);
@@ -95,11 +95,11 @@ impl Queues {
 
     /// Ends a service: no thread gets events of it any longer. `None` if it was
     /// closed before.
-    pub(crate) fn close(&mut self, service: ServiceId) -> Option<Closed> {
+    pub(crate) fn close(&mut self, service: ServiceId) -> Option<ServiceRemains> {
         self.ready.retain(|ready| *ready != service);
         let slot = self.services.get_mut(&service).filter(|slot| !slot.closed)?;
         slot.closed = true;
-        let closed = Closed {
+        let closed = ServiceRemains {
             handler: slot.handler.clone(),
             events: std::mem::take(&mut slot.events).into(),
         };
@@ -170,7 +170,7 @@ impl Queues {
     }
 
     /// Ends every service.
-    pub(crate) fn clear(&mut self) -> Vec<Closed> {
+    pub(crate) fn clear(&mut self) -> Vec<ServiceRemains> {
         let services: Vec<ServiceId> = self.services.keys().copied().collect();
         services.into_iter().filter_map(|service| self.close(service)).collect()
     }

@@ -20,7 +20,7 @@ use crate::queues::Delivery;
 use crate::runtime::Message;
 use crate::service::{Handler, Service};
 use crate::shared::Shared;
-use crate::thread::Timed;
+use crate::thread::TimeoutHandler;
 
 /// The host of a service that is a machine.
 pub trait Host: Send + Sync + 'static {
@@ -222,7 +222,7 @@ impl<H: Host> Handler for Arc<Inner<H>> {
     }
 }
 
-impl<H: Host> Timed for Inner<H> {
+impl<H: Host> TimeoutHandler for Inner<H> {
     fn key(&self) -> u64 {
         self.key
     }

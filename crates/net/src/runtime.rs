@@ -23,7 +23,7 @@ use crate::listener::Listener;
 use crate::lock::Lock;
 use crate::messages::Messages;
 use crate::shared as node;
-use crate::thread::{Thread, Timed};
+use crate::thread::{Thread, TimeoutHandler};
 use crate::watch::Watch;
 
 /// The I/O threads that nodes share. Clones are handles to the same threads; they end with the
@@ -286,7 +286,7 @@ pub(crate) enum Message {
     /// Stop accepting.
     Unlisten(Arc<Listener>),
     /// Call it at that time.
-    Arm(Arc<dyn Timed>, Time),
+    Arm(Arc<dyn TimeoutHandler>, Time),
     /// Handle the events of the node's services.
     Dispatch(Arc<node::Shared>),
     /// Copy the messages of the node to itself.

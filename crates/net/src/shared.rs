@@ -17,10 +17,10 @@ use crate::failure::{End, Failure};
 use crate::listener::Listener;
 use crate::lock::Lock;
 use crate::notices::Log;
-use crate::queues::{Closed, Queues};
+use crate::queues::{Queues, ServiceRemains};
 use crate::runtime::{self, Message};
 use crate::tap::Tap;
-use crate::thread::Timed;
+use crate::thread::TimeoutHandler;
 use crate::turn::in_handler;
 
 /// The state of a node that threads share.
@@ -164,7 +164,7 @@ impl Shared {
         let closed = self.queues.lock().clear();
         drop(remains);
         self.unlisten_all();
-        closed.into_iter().for_each(Closed::finish);
+        closed.into_iter().for_each(ServiceRemains::finish);
     }
 
     fn unlisten_all(&self) {
@@ -185,11 +185,11 @@ impl Shared {
             }
         }
         drop(queues);
-        closed.into_iter().for_each(Closed::finish);
+        closed.into_iter().for_each(ServiceRemains::finish);
     }
 }
 
-impl Timed for Shared {
+impl TimeoutHandler for Shared {
     fn key(&self) -> u64 {
         self.key
     }

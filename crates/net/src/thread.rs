@@ -36,7 +36,7 @@ pub(crate) struct Thread {
     epoll: OwnedFd,
     slots: Slab<Slot>,
     /// The objects that are called for their timeouts, by key.
-    timed: BTreeMap<u64, Arc<dyn Timed>>,
+    timed: BTreeMap<u64, Arc<dyn TimeoutHandler>>,
     timers: Timers<Timer>,
     /// Slots with more to read than their share of a round.
     hungry: Vec<usize>,
@@ -50,7 +50,7 @@ pub(crate) struct Thread {
 }
 
 /// What a thread calls at a requested time.
-pub(crate) trait Timed: Send + Sync {
+pub(crate) trait TimeoutHandler: Send + Sync {
     /// Its key; never reused.
     fn key(&self) -> u64;
     /// The node that it belongs to.
@@ -403,7 +403,7 @@ impl Thread {
         }
     }
 
-    fn arm(&mut self, timed: Arc<dyn Timed>, at: Time) {
+    fn arm(&mut self, timed: Arc<dyn TimeoutHandler>, at: Time) {
         // The message may arrive after the node was stopped.
         if timed.node().is_running() {
             // Requests of other threads may have overtaken each other. What is called too early asks again.

@@ -71,7 +71,7 @@ impl Item {
 
 /// The result of a flush.
 #[derive(Debug, Default)]
-pub(crate) struct Flushed {
+pub(crate) struct FlushResult {
     /// Number of bytes to report to the machine.
     pub(crate) sent: u64,
     /// Whether bytes were written.
@@ -126,8 +126,8 @@ impl Tx {
     }
 
     /// Writes until the queue is empty or the socket is full. Returns at once if another thread writes.
-    pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> Flushed {
-        let mut flushed = Flushed::default();
+    pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> FlushResult {
+        let mut flushed = FlushResult::default();
         let write = |WriteBatch { items, writer }: &mut WriteBatch<Item, Writer>| {
             let (sent, full) = writer.write(items, socket, counters)?;
             flushed.moved |= sent > 0;

@@ -6,7 +6,7 @@ use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::ost::Obdo;
 use fulmar_store::ObjectId;
-use fulmar_target::data::{Data, Holder, Sources, Transfer, Written};
+use fulmar_target::data::{Data, Holder, Sources, Transfer, WriteResult};
 use fulmar_target::transactions::Numbering;
 
 use crate::ost::{Answer, Call, Change, Failure};
@@ -79,7 +79,7 @@ impl Holder for Ost {
             }
             let was = (before.charged, self.store.size(object)?);
             let written = transfer.write(&self.data, &mut change.transaction, was, sources)?;
-            let Written { charged, size, results } = written;
+            let WriteResult { charged, size, results } = written;
             after.charged = charged;
             change.set(object, Some(&before), after);
             let shown = self.body_in_client(call, after.describe(asked.id, size, SAID));

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::ost::{Obdo, ObdoFlags, OstId};
 use fulmar_store::{ObjectId, StoreError};
-use fulmar_target::usage::{Charge, Used};
+use fulmar_target::usage::{Charge, UsageRecord};
 
 use crate::Ost;
 use crate::ids;
@@ -36,7 +36,7 @@ impl Change<'_> {
             self.transaction.put(OBJECTS, &object_key(ObjectId(seq, id)), *b"");
         }
         let unused = Attributes::unused().charge();
-        let used = Used { objects: last + 1 - first, ..unused.used };
+        let used = UsageRecord { objects: last + 1 - first, ..unused.used };
         self.deltas.add(&Charge { used, ..unused });
         self.transaction.put(LAST, &encode(&seq), encode(&last));
     }

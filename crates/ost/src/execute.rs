@@ -9,7 +9,7 @@ use fulmar_lustre_wire::quota::QuotaKind;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_target::data::{Holder, Total};
 use fulmar_target::stats::Tally;
-use fulmar_target::usage::Used;
+use fulmar_target::usage::UsageRecord;
 
 use crate::Ost;
 use crate::ost::{Answer, Call, errno_of};
@@ -77,7 +77,7 @@ impl Ost {
     }
 
     /// Returns what a user, a group or a project uses.
-    pub fn used(&self, kind: QuotaKind, id: u32) -> Used {
+    pub fn used(&self, kind: QuotaKind, id: u32) -> UsageRecord {
         self.usage.of(kind, id)
     }
 

@@ -64,6 +64,6 @@ mod text;
 
 pub use fulmar_target::data::{Holder, Reading, Room, Total, Transfer};
 pub use fulmar_target::stats::{Counter, Counters, Tally};
-pub use fulmar_target::usage::Used;
+pub use fulmar_target::usage::UsageRecord;
 pub use ost::{Answer, Call, Ost, Settings};
 pub use stats::{BrwStats, Sizes};

@@ -15,7 +15,7 @@ use fulmar_rpc::service::KnownClient;
 use fulmar_store::{ObjectId, Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
 use fulmar_target::data::{self, Data};
-use fulmar_target::replies::{self, Asked};
+use fulmar_target::replies::{self, RequestKey};
 use fulmar_target::transactions::{Numbering, Transactions};
 use fulmar_target::usage::{Deltas, Usage};
 pub use fulmar_target::{Answer, Call};
@@ -299,7 +299,8 @@ impl Ost {
             let Change { mut transaction, deltas, .. } = change;
             self.usage.record(&mut transaction, &deltas);
             if export.client.number != 0 {
-                let asked = Asked { client: export.client.number, tag: body.tag, xid: call.xid };
+                let asked =
+                    RequestKey { client: export.client.number, tag: body.tag, xid: call.xid };
                 replies::put(&mut transaction, asked, numbering, &reply);
             }
             self.transactions.record(&mut transaction, numbering);

@@ -10,7 +10,7 @@
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ost::OstLayout;
 use fulmar_store::{ObjectId, Space, StoreError};
-use fulmar_target::usage::{Charge, Used};
+use fulmar_target::usage::{Charge, UsageRecord};
 use fulmar_wire::{Field, Order, Reader, Writer, wire_struct};
 
 /// Attributes by object.
@@ -66,7 +66,7 @@ impl Attributes {
     /// Returns what its owner is charged.
     pub(crate) fn charge(&self) -> Charge {
         let Self { uid, gid, projid, charged, .. } = *self;
-        Charge { uid, gid, projid, used: Used { bytes: charged, objects: 1 } }
+        Charge { uid, gid, projid, used: UsageRecord { bytes: charged, objects: 1 } }
     }
 
     /// Returns the blocks of 512 bytes that it occupies.

@@ -17,7 +17,7 @@ pub struct Both {
 
 /// What one of them wants of its host.
 #[derive(Debug)]
-pub enum Wanted {
+pub enum HostRequest {
     /// The imports want this.
     Notice(Notice),
     /// The service wants this.
@@ -30,14 +30,14 @@ const CALLBACKS: u64 = 1 << 50;
 impl Both {
     /// Returns what one of them wants of its host next. A machine that contains both does all of it
     /// before it passes on the posts, which is what [`Service::poll_output`] returns then.
-    pub fn poll_wanted(&mut self) -> Option<Wanted> {
-        let notice = self.client.poll_notice().map(Wanted::Notice);
-        notice.or_else(|| self.callbacks.poll_task().map(Wanted::Task))
+    pub fn poll_wanted(&mut self) -> Option<HostRequest> {
+        let notice = self.client.poll_notice().map(HostRequest::Notice);
+        notice.or_else(|| self.callbacks.poll_task().map(HostRequest::Task))
     }
 }
 
 impl Service for Both {
-    type Request = Wanted;
+    type Request = HostRequest;
 
     fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
         let user = event.user & !CALLBACKS;
@@ -64,16 +64,16 @@ impl Service for Both {
         [self.client.poll_timeout(), self.callbacks.poll_timeout()].into_iter().flatten().min()
     }
 
-    fn poll_output(&mut self) -> Option<ServiceOutput<Wanted>> {
+    fn poll_output(&mut self) -> Option<ServiceOutput<HostRequest>> {
         if let Some(output) = self.client.poll_output() {
             return Some(match output {
                 ServiceOutput::Post(op) => ServiceOutput::Post(op),
-                ServiceOutput::Host(notice) => ServiceOutput::Host(Wanted::Notice(notice)),
+                ServiceOutput::Host(notice) => ServiceOutput::Host(HostRequest::Notice(notice)),
             });
         }
         Some(match self.callbacks.poll_output()? {
             ServiceOutput::Post(op) => ServiceOutput::Post(of_callbacks(op)),
-            ServiceOutput::Host(task) => ServiceOutput::Host(Wanted::Task(task)),
+            ServiceOutput::Host(task) => ServiceOutput::Host(HostRequest::Task(task)),
         })
     }
 }

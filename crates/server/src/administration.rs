@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use fulmar_base::Errno;
-use fulmar_mgs::{Changed, Mgs, PoolChange, Pools};
+use fulmar_mgs::{ConfigurationChange, Mgs, PoolChange, Pools};
 use fulmar_net::Buffer;
 use fulmar_nodemap::{Change, Nodemaps};
 use fulmar_rpc::export::TargetId;
@@ -87,7 +87,7 @@ impl Administration {
 
     fn change(
         &self,
-        change: impl FnOnce(&mut Mgs, i64) -> Result<Vec<Changed>, Errno>,
+        change: impl FnOnce(&mut Mgs, i64) -> Result<Vec<ConfigurationChange>, Errno>,
     ) -> Result<(), Errno> {
         let mgs = self.mgs.upgrade().ok_or(Errno::ENODEV)?;
         for changed in mgs.change(change)? {

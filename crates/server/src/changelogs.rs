@@ -6,7 +6,7 @@ use fulmar_base::Errno;
 use fulmar_mdt::{ChangelogUserId, Mdt};
 use fulmar_text::pattern::selects;
 
-use crate::parameters::{Named, Unset};
+use crate::parameters::{NamedValue, Unset};
 use crate::roster::{Roster, Service};
 
 /// The MDTs of a node for its administrator. When they end there are none.
@@ -41,7 +41,7 @@ impl Changelogs {
     }
 
     /// Returns the parameters of the MDTs, as [`Parameters::all`](crate::Parameters::all) does.
-    pub(crate) fn parameters(&self, now: i64) -> Vec<Named> {
+    pub(crate) fn parameters(&self, now: i64) -> Vec<NamedValue> {
         self.mdts().iter().flat_map(|(name, mdt)| parameters_of(name, mdt, now)).collect()
     }
 
@@ -81,7 +81,7 @@ impl Changelogs {
 }
 
 /// Returns the parameters of an MDT, with their names in three parts.
-fn parameters_of(name: &str, mdt: &Mdt, now: i64) -> Vec<Named> {
+fn parameters_of(name: &str, mdt: &Mdt, now: i64) -> Vec<NamedValue> {
     let named = |file: &str| ["mdd", name, file].map(str::to_owned).to_vec();
     let parameters = mdt.changelog_parameters(now).into_iter();
     parameters.map(|(file, text)| (named(file), text)).collect()

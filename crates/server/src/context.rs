@@ -32,7 +32,7 @@ pub struct Context {
 pub(crate) struct Commands(Mutex<VecDeque<(TargetId, Command)>>);
 
 pub(crate) enum Command {
-    Lock(LockWanted, oneshot::Sender<Result<Granted, Errno>>),
+    Lock(LockRequest, oneshot::Sender<Result<LockGrant, Errno>>),
     Reduce(Handle, InodeBits),
     Unlock(Handle),
     GiveUp(Handle, Vec<Handle>),
@@ -56,7 +56,7 @@ pub struct Work {
 
 /// A lock that an operation wants for itself.
 #[derive(Clone, Copy, Debug)]
-pub struct LockWanted {
+pub struct LockRequest {
     /// The resource.
     pub resource: ResourceId,
     /// The type.
@@ -71,7 +71,7 @@ pub struct LockWanted {
     pub discards_data: bool,
 }
 
-impl LockWanted {
+impl LockRequest {
     /// Returns a lock that is waited for, and under which holders write their data back.
     pub fn new(resource: ResourceId, kind: LockType, mode: LockMode, policy: Policy) -> Self {
         let (is_immediate, discards_data) = (false, false);
@@ -80,7 +80,7 @@ impl LockWanted {
 }
 
 /// A lock that an operation gets, with its bits if it is on an inode.
-pub(crate) type Granted = (Handle, InodeBits);
+pub(crate) type LockGrant = (Handle, InodeBits);
 
 /// A lock of an operation, which ends when it is dropped.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Context {
     /// # Errors
     /// Why there is none: EINPROGRESS if too many wait, EAGAIN if it is not free and is wanted at once, or if only
     /// optional bits of an inode are wanted and none is free, ENODEV if the target ends.
-    pub async fn lock(&self, wanted: LockWanted) -> Result<Lock, Errno> {
+    pub async fn lock(&self, wanted: LockRequest) -> Result<Lock, Errno> {
         let (sender, waiting) = oneshot::channel();
         self.push(Command::Lock(wanted, sender));
         let (handle, bits) = waiting.await.unwrap_or(Err(Errno::ENODEV))?;

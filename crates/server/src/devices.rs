@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fulmar_net::Running;
 use fulmar_rpc::export::TargetId;
 
-use crate::roster::{Listed, Roster};
+use crate::roster::{Roster, RosterEntry};
 use crate::run::TargetHost;
 
 /// The targets of a node.
@@ -39,14 +39,14 @@ pub struct Device {
 
 /// A directory from which nothing is served, although an administrator wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unserved {
+pub struct UnservedDirectory {
     /// Which.
     pub directory: PathBuf,
     /// Why, and what to do.
     pub why: String,
 }
 
-impl fmt::Display for Unserved {
+impl fmt::Display for UnservedDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { directory, why } = self;
         let place = directory.display().to_string();
@@ -71,7 +71,7 @@ impl Devices {
         let served = self.roster.served();
         let all = self.running.call(|targets, _| {
             let counts = [targets.clients(), targets.in_hand(), targets.queued()];
-            let now = |(target, listed): (TargetId, Listed)| {
+            let now = |(target, listed): (TargetId, RosterEntry)| {
                 let [clients, in_hand, queued] =
                     counts.each_ref().map(|of| of.get(&target).copied().unwrap_or(0));
                 let ended = targets.why_ended(target);
@@ -84,7 +84,7 @@ impl Devices {
     }
 
     /// Returns the directories from which nothing is served.
-    pub fn unserved(&self) -> Vec<Unserved> {
+    pub fn unserved(&self) -> Vec<UnservedDirectory> {
         self.roster.unserved()
     }
 

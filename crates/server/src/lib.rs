@@ -100,22 +100,22 @@ mod transfers;
 
 pub use administration::Administration;
 pub use changelogs::Changelogs;
-pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
-pub use devices::{Device, Devices, Unserved};
+pub use context::{Context, Lock, LockAnswer, LockRequest, Work};
+pub use devices::{Device, Devices, UnservedDirectory};
 pub use fulmar_mdt::ChangelogUserId;
 pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use fulmar_nodemap::{Change as NodemapChange, IdKind, Nodemaps, NotUnderstood, Property};
 pub use live::ChangeError;
 pub use locks::enqueue;
 pub use mdt::MdtTarget;
-pub use memory::{Memories, Memory, Moved, Part};
+pub use memory::{Memories, Memory, OperationMemory, Part};
 pub use mgs::{MgsError, MgsTarget};
 pub use opened::with_locks;
 pub use ost::OstTarget;
 pub use osts::Osts;
-pub use parameters::{Named, Parameters, Unset};
+pub use parameters::{NamedValue, Parameters, Unset};
 pub use placement::{NodeError, Partners, Placement, nodes_of};
-pub use run::{Served, TargetHost};
+pub use run::{RunningTargets, TargetHost};
 pub use serve::{ServeError, ServeOptions, Serving};
 pub use storage::{
     Label, StorageError, TargetLabel, complete, file_system_of, format, format_both, ost_of,

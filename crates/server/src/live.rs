@@ -39,10 +39,10 @@ use fulmar_store::StoreError;
 use thiserror::Error;
 use tracing::{info, warn};
 
-use crate::devices::Unserved;
+use crate::devices::UnservedDirectory;
 use crate::opened::OpenError;
 use crate::roster::is_same;
-use crate::serve::{Hosted, Inner, ServeError, Serving, State};
+use crate::serve::{Inner, ServeError, Serving, State, TargetResources};
 use crate::storage::{self, StorageError};
 
 /// Why a target is not started or stopped.
@@ -63,7 +63,7 @@ pub enum ChangeError {
     #[error("{}{}", lines(failed), also(started))]
     Refused {
         /// Which, and why.
-        failed: Vec<Unserved>,
+        failed: Vec<UnservedDirectory>,
         /// The error number of the first.
         errno: Errno,
         /// The targets beside them, which are served.
@@ -141,7 +141,8 @@ impl Serving {
         let Some(errno) = failed.first().map(|(_, error)| errno_of(error)) else {
             return Ok(started);
         };
-        let failed: Vec<Unserved> = failed.into_iter().map(|(one, _)| explained(one)).collect();
+        let failed: Vec<UnservedDirectory> =
+            failed.into_iter().map(|(one, _)| explained(one)).collect();
         failed.iter().for_each(|one| inner.roster.explain_unserved(one));
         Err(ChangeError::Refused { failed, errno, started })
     }
@@ -216,7 +217,7 @@ impl Inner {
     }
 }
 
-impl Hosted {
+impl TargetResources {
     /// Commits what is left, and closes the store. Returns whether that was possible in time; a disk that
     /// hangs keeps a thread, and not the caller.
     fn close(self, name: &str) -> bool {
@@ -243,9 +244,9 @@ impl Hosted {
 }
 
 /// Says more of a directory whose lock this process has.
-fn explained(unserved: Unserved) -> Unserved {
+fn explained(unserved: UnservedDirectory) -> UnservedDirectory {
     let own = format!("in use by process {}.", std::process::id());
-    let Unserved { directory, why } = unserved;
+    let UnservedDirectory { directory, why } = unserved;
     let why = if why.contains(&own) {
         format!(
             "{} is not free yet: its target was stopped, and work on its disk does not end",
@@ -254,7 +255,7 @@ fn explained(unserved: Unserved) -> Unserved {
     } else {
         why
     };
-    Unserved { directory, why }
+    UnservedDirectory { directory, why }
 }
 
 fn errno_of(error: &OpenError) -> Errno {
@@ -276,8 +277,8 @@ fn errno_of(error: &OpenError) -> Errno {
     }
 }
 
-fn lines(failed: &[Unserved]) -> String {
-    failed.iter().map(Unserved::to_string).collect::<Vec<_>>().join("\n")
+fn lines(failed: &[UnservedDirectory]) -> String {
+    failed.iter().map(UnservedDirectory::to_string).collect::<Vec<_>>().join("\n")
 }
 
 fn also(started: &[String]) -> impl fmt::Display {

@@ -22,7 +22,7 @@ use fulmar_rpc::service::{Request, RequestId, Server};
 use futures_channel::oneshot;
 use tracing::warn;
 
-use crate::context::{Context, Granted, LockAnswer, LockWanted};
+use crate::context::{Context, LockAnswer, LockGrant, LockRequest};
 use crate::silent::{self, Silent};
 use crate::target::Answer;
 use crate::traced;
@@ -40,14 +40,14 @@ pub(crate) struct Locks {
     enqueues: BTreeMap<LockRequestId, oneshot::Sender<LockAnswer>>,
     /// With when they came.
     converts: BTreeMap<LockRequestId, (Time, Box<Request>)>,
-    locals: BTreeMap<u64, oneshot::Sender<Result<Granted, Errno>>>,
+    locals: BTreeMap<u64, oneshot::Sender<Result<LockGrant, Errno>>>,
     /// The number of the last lock of an operation.
     last_local: u64,
     callbacks: BTreeMap<CallId, CallbackId>,
 }
 
 /// What the locks want that is not RPC.
-pub(crate) enum Wanted {
+pub(crate) enum LockNeed {
     /// The attributes of an object.
     Lvb(ResourceId),
 }
@@ -92,13 +92,13 @@ impl Locks {
     pub(crate) fn lock(
         &mut self,
         now: Time,
-        wanted: LockWanted,
-        waiting: oneshot::Sender<Result<Granted, Errno>>,
+        wanted: LockRequest,
+        waiting: oneshot::Sender<Result<LockGrant, Errno>>,
     ) {
         self.last_local += 1;
         let cookie = self.last_local;
         self.locals.insert(cookie, waiting);
-        let LockWanted { resource, kind, mode, policy, is_immediate, discards_data } = wanted;
+        let LockRequest { resource, kind, mode, policy, is_immediate, discards_data } = wanted;
         self.namespace.handle_local_enqueue(
             now,
             LocalEnqueue { cookie, resource, kind, mode, policy, is_immediate, discards_data },
@@ -184,7 +184,7 @@ impl Locks {
         now: Time,
         server: &mut Server,
         silent: &Silent,
-    ) -> Option<Wanted> {
+    ) -> Option<LockNeed> {
         while let Some(output) = self.namespace.poll_output() {
             match output {
                 Output::Reply { request, status, reply, lvb } => {
@@ -192,7 +192,7 @@ impl Locks {
                     self.reply(now, server, request, LockAnswer { status, reply, lvb });
                 }
                 Output::Callback(callback) => self.call(now, server, silent, &callback),
-                Output::ReadLvb { resource } => return Some(Wanted::Lvb(resource)),
+                Output::ReadLvb { resource } => return Some(LockNeed::Lvb(resource)),
                 Output::Evict { export, why, after } => {
                     if let Some(of) = server.exports().get(export) {
                         warn!("{} is {}", self.name, silent::told(now, of, why, after));

@@ -64,7 +64,7 @@ struct State<M> {
 }
 
 /// Memory that an operation has until it is dropped.
-pub struct Moved<M: Memory> {
+pub struct OperationMemory<M: Memory> {
     memories: Arc<Memories<M>>,
     node: Nid,
     buffer: BufferId,
@@ -94,12 +94,12 @@ impl<M: Memory> Memories<M> {
     ///
     /// # Errors
     /// EINPROGRESS if too much is in use: the client sends the request again.
-    pub fn allocate(self: &Arc<Self>, node: Nid, len: usize) -> Result<Moved<M>, Errno> {
+    pub fn allocate(self: &Arc<Self>, node: Nid, len: usize) -> Result<OperationMemory<M>, Errno> {
         let whole = len.next_power_of_two();
         let (buffer, used_before) = self.state().take(node, whole, self.limit)?;
         let memory = used_before.unwrap_or_else(|| Arc::new((self.make)(whole)));
         self.state().buffers.insert(buffer, memory.clone());
-        Ok(Moved { memories: self.clone(), node, buffer, memory, len })
+        Ok(OperationMemory { memories: self.clone(), node, buffer, memory, len })
     }
 
     /// Returns memory that is in use.
@@ -171,7 +171,7 @@ impl<M: Memory> State<M> {
     }
 }
 
-impl<M: Memory> Moved<M> {
+impl<M: Memory> OperationMemory<M> {
     /// Returns the name, the beginning and the length, as bulk data have them.
     pub fn span(&self) -> (BufferId, u64, u64) {
         (self.buffer, 0, self.len as u64)
@@ -183,7 +183,7 @@ impl<M: Memory> Moved<M> {
     }
 }
 
-impl<M: Memory> Drop for Moved<M> {
+impl<M: Memory> Drop for OperationMemory<M> {
     fn drop(&mut self) {
         let Self { memories, node, buffer, .. } = self;
         let dropped = memories.state().give_back(*node, *buffer, memories.limit);
@@ -197,7 +197,7 @@ impl<M> fmt::Debug for Memories<M> {
     }
 }
 
-impl<M: Memory> fmt::Debug for Moved<M> {
+impl<M: Memory> fmt::Debug for OperationMemory<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of {:?}", self.memory.size(), self.buffer)
     }
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn memory_is_used_again_when_there_is_no_other_handle() {
         let memories = memories(256 * KIB);
-        let place = |memory: &Moved<Vec<u8>>| Arc::as_ptr(memory.memory());
+        let place = |memory: &OperationMemory<Vec<u8>>| Arc::as_ptr(memory.memory());
         let first = memories.allocate(node(1), KIB).unwrap();
         let (name, was) = (first.span().0, place(&first));
         drop(first);

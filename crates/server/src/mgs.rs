@@ -8,13 +8,13 @@ use fulmar_ldlm::server::Features;
 use fulmar_lustre_wire::ldlm::{LockMode, LockType, Policy, ResourceId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Opcode, Status, portal};
-use fulmar_mgs::{Changed, Damaged, Mgs};
+use fulmar_mgs::{ConfigurationChange, DamagedKeys, Mgs};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::service::Request;
 use fulmar_store::{Space, Store, StoreError};
 use thiserror::Error;
 
-use crate::context::{Context, LockWanted};
+use crate::context::{Context, LockRequest};
 use crate::locks::enqueue;
 use crate::memory::{Memories, Memory};
 use crate::target::{Answer, Operation, Target};
@@ -67,7 +67,7 @@ impl<M: Memory> MgsTarget<M> {
             }
             stored.extend(some.into_iter().map(|(key, value)| (key, value.to_vec())));
         }
-        let mgs = Mgs::load(stored).map_err(|Damaged(what)| MgsError::Damaged(what))?;
+        let mgs = Mgs::load(stored).map_err(|DamagedKeys(what)| MgsError::Damaged(what))?;
         let (mgs, changing) = (Mutex::new(mgs), Mutex::new(()));
         Ok(Arc::new(Self { mgs, changing, store, memories, clock }))
     }
@@ -126,7 +126,7 @@ impl<M: Memory> MgsTarget<M> {
         let (this, asked) = (self, request.clone());
         let registered = context
             .run(move || {
-                this.change(|mgs, now| mgs.register(now, &asked.message).map_err(Refused::Reply))
+                this.change(|mgs, now| mgs.register(now, &asked.message).map_err(Refusal::Reply))
             })
             .await?;
         match registered {
@@ -136,8 +136,8 @@ impl<M: Memory> MgsTarget<M> {
                 }
                 Ok(Answer::Reply(registered.reply))
             }
-            Err(Refused::Reply(reply)) => Ok(Answer::Reply(*reply)),
-            Err(Refused::Errno(errno)) => {
+            Err(Refusal::Reply(reply)) => Ok(Answer::Reply(*reply)),
+            Err(Refusal::Errno(errno)) => {
                 let reply = Message::reply(request.message.format(), Status::failed(errno));
                 Ok(Answer::Reply(reply))
             }
@@ -157,22 +157,22 @@ impl<M: Memory> MgsTarget<M> {
     }
 }
 
-enum Refused {
+enum Refusal {
     Reply(Box<Message<'static>>),
     Errno(Errno),
 }
 
-impl From<Errno> for Refused {
+impl From<Errno> for Refusal {
     fn from(errno: Errno) -> Self {
         Self::Errno(errno)
     }
 }
 
 /// Calls the locks of those back who have read something: they read it again.
-pub(crate) async fn call_back(context: Context, changed: Changed) {
+pub(crate) async fn call_back(context: Context, changed: ConfigurationChange) {
     traced::configured("MGS", format_args!("{changed} has changed: it is read again"));
     let resource: ResourceId = changed.resource();
-    let wanted = LockWanted::new(resource, LockType::PLAIN, LockMode::EX, Policy::default());
+    let wanted = LockRequest::new(resource, LockType::PLAIN, LockMode::EX, Policy::default());
     // Who holds a lock and does not answer is evicted, and reads it again then.
     drop(context.lock(wanted).await);
 }

@@ -57,7 +57,7 @@ impl From<StoreError> for OpenError {
 }
 
 /// A target that was opened. Everything that its start reads was read.
-pub(crate) struct Opened {
+pub(crate) struct OpenTarget {
     pub(crate) directory: PathBuf,
     pub(crate) label: Label,
     pub(crate) store: Arc<Store>,
@@ -72,7 +72,7 @@ pub(crate) enum Service {
     Member(Member),
 }
 
-impl Opened {
+impl OpenTarget {
     /// Opens the target in a directory.
     pub(crate) fn open(
         directory: &Path,

@@ -17,7 +17,7 @@ use fulmar_rpc::export::Eviction;
 use fulmar_rpc::service::Request;
 use fulmar_store::{Store, StoreError};
 
-use crate::context::{Context, Lock, LockWanted};
+use crate::context::{Context, Lock, LockRequest};
 use crate::locks::enqueue;
 use crate::memory::{Memories, Memory};
 use crate::target::{Answer, Operation, Target};
@@ -140,7 +140,7 @@ impl<M: Memory> Target for OstTarget<M> {
 }
 
 /// Returns the lock under which a request is executed.
-fn lock_of(request: &Request) -> Option<LockWanted> {
+fn lock_of(request: &Request) -> Option<LockRequest> {
     let body: Obdo = request.message.get(&OST_BODY).ok().flatten()?;
     let resource = resource_of(request)?;
     let flags = if body.valid.has(Valid::FLFLAGS) { body.flags.flags } else { ObdoFlags::NONE };
@@ -149,7 +149,7 @@ fn lock_of(request: &Request) -> Option<LockWanted> {
         // The data that clients have not written yet are dropped.
         Opcode::OST_DESTROY => {
             let wanted = wanted(resource, LockMode::PW, everything);
-            Some(LockWanted { discards_data: true, ..wanted })
+            Some(LockRequest { discards_data: true, ..wanted })
         }
         Opcode::OST_GETATTR if flags.has(ObdoFlags::SRVLOCK) => {
             Some(wanted(resource, LockMode::PR, everything))
@@ -165,6 +165,6 @@ fn lock_of(request: &Request) -> Option<LockWanted> {
     }
 }
 
-fn wanted(resource: ResourceId, mode: LockMode, extent: Extent) -> LockWanted {
-    LockWanted::new(resource, LockType::EXTENT, mode, extent.into())
+fn wanted(resource: ResourceId, mode: LockMode, extent: Extent) -> LockRequest {
+    LockRequest::new(resource, LockType::EXTENT, mode, extent.into())
 }

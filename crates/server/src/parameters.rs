@@ -30,7 +30,7 @@ use tracing::{info, warn};
 
 use crate::changelogs::Changelogs;
 use crate::devices::Device;
-use crate::roster::{Listed, Roster, Service};
+use crate::roster::{Roster, RosterEntry, Service};
 use crate::run::TargetHost;
 use crate::{timing, traced};
 
@@ -63,10 +63,10 @@ pub enum Unset {
 }
 
 /// The name of a parameter, and its text.
-pub type Named = (Vec<String>, String);
+pub type NamedValue = (Vec<String>, String);
 
 /// Whether a parameter with this name is wanted.
-type Wanted<'a> = &'a dyn Fn(&[String]) -> bool;
+type Filter<'a> = &'a dyn Fn(&[String]) -> bool;
 
 impl Parameters {
     pub(crate) fn new(running: Running<TargetHost>, roster: Arc<Roster>) -> Self {
@@ -76,13 +76,13 @@ impl Parameters {
 
     /// Returns all parameters: the parts of the name of each, such as `obdfilter`, `lv-OST0000`, `stats`,
     /// and its text. Those of the node come first, then those of each target, by their names.
-    pub fn all(&self) -> Vec<Named> {
+    pub fn all(&self) -> Vec<NamedValue> {
         self.selected(|_| true)
     }
 
     /// The same of those whose names are wanted. The others are not read: there is a text for each client.
-    pub fn selected(&self, is_wanted: impl Fn(&[String]) -> bool) -> Vec<Named> {
-        let is_wanted: Wanted<'_> = &is_wanted;
+    pub fn selected(&self, is_wanted: impl Fn(&[String]) -> bool) -> Vec<NamedValue> {
+        let is_wanted: Filter<'_> = &is_wanted;
         let served = self.roster.served();
         let have_ended = have_ended(&served);
         let mut all = if have_ended { vec![] } else { timing::all(&self.running) };
@@ -201,7 +201,12 @@ impl Parameters {
     }
 
     /// Returns how many locks clients and operations of a target have or wait for, and how many of these they have.
-    fn locks_of(&self, target: TargetId, listed: &Listed, is_wanted: Wanted<'_>) -> Vec<Named> {
+    fn locks_of(
+        &self,
+        target: TargetId,
+        listed: &RosterEntry,
+        is_wanted: Filter<'_>,
+    ) -> Vec<NamedValue> {
         let Device { name, uuid, .. } = &listed.device;
         let space = match &listed.service {
             Service::Mgs(_) => name.clone(),
@@ -244,7 +249,7 @@ impl Parameters {
 }
 
 /// Returns whether a server has no targets any more.
-fn have_ended(served: &[(TargetId, Listed)]) -> bool {
+fn have_ended(served: &[(TargetId, RosterEntry)]) -> bool {
     let services = served.iter().map(|(_, listed)| &listed.service);
     let mut targets = services.filter(|one| !matches!(one, Service::Mgs(_))).peekable();
     targets.peek().is_some() && targets.all(Service::has_ended)
@@ -303,8 +308,8 @@ fn read_all<T>(
     table: &'static [Parameter<T>],
     target: &T,
     (device, moment): (&str, &Moment),
-    is_wanted: Wanted<'_>,
-) -> Vec<Named> {
+    is_wanted: Filter<'_>,
+) -> Vec<NamedValue> {
     let wanted = table.iter().map(|one| (one, one.parts(device)));
     let wanted = wanted.filter(|(_, name)| is_wanted(name));
     wanted.filter_map(|(one, name)| Some((name, (one.read)(target, moment)?))).collect()
@@ -330,8 +335,8 @@ fn of_clients(
     (area, name): (&str, &str),
     exports: &BTreeMap<Nid, Vec<Handle>>,
     file: impl Fn(&[Handle]) -> String,
-    is_wanted: Wanted<'_>,
-) -> Vec<Named> {
+    is_wanted: Filter<'_>,
+) -> Vec<NamedValue> {
     let named = |nid: &Nid| -> Vec<String> {
         [area, name, "exports", &nid.to_string(), "stats"].map(str::to_owned).to_vec()
     };

@@ -10,9 +10,9 @@ use fulmar_ost::Ost;
 use fulmar_rpc::export::TargetId;
 use fulmar_rpc::import::TargetKind;
 
-use crate::devices::{Device, Unserved};
+use crate::devices::{Device, UnservedDirectory};
 use crate::mgs::MgsTarget;
-use crate::opened::Opened;
+use crate::opened::OpenTarget;
 
 /// The targets of a node, and the directories from which nothing is served.
 #[derive(Default)]
@@ -20,13 +20,13 @@ pub(crate) struct Roster(Mutex<Lists>);
 
 #[derive(Default)]
 struct Lists {
-    served: BTreeMap<TargetId, Listed>,
-    unserved: Vec<Unserved>,
+    served: BTreeMap<TargetId, RosterEntry>,
+    unserved: Vec<UnservedDirectory>,
 }
 
 /// A target that is served, or was until its storage failed.
 #[derive(Clone)]
-pub(crate) struct Listed {
+pub(crate) struct RosterEntry {
     pub(crate) kind: TargetKind,
     /// Without what changes.
     pub(crate) device: Device,
@@ -42,9 +42,10 @@ pub(crate) enum Service {
 }
 
 impl Roster {
-    pub(crate) fn add(&self, target: TargetId, opened: &Opened) {
+    pub(crate) fn add(&self, target: TargetId, opened: &OpenTarget) {
         let mut lists = self.lists();
-        let listed = Listed { kind: opened.kind(), device: device(opened), service: opened.weak() };
+        let listed =
+            RosterEntry { kind: opened.kind(), device: device(opened), service: opened.weak() };
         lists.unserved.retain(|one| !is_same(&one.directory, &opened.directory));
         lists.served.insert(target, listed);
     }
@@ -54,14 +55,14 @@ impl Roster {
     }
 
     /// Notes that nothing is served from a directory.
-    pub(crate) fn add_unserved(&self, unserved: Unserved) {
+    pub(crate) fn add_unserved(&self, unserved: UnservedDirectory) {
         self.lists().unserved.push(unserved);
     }
 
     /// Notes why another attempt to serve a directory has failed, if it is one of these.
-    pub(crate) fn explain_unserved(&self, unserved: &Unserved) {
+    pub(crate) fn explain_unserved(&self, unserved: &UnservedDirectory) {
         let mut lists = self.lists();
-        let is_it = |one: &&mut Unserved| is_same(&one.directory, &unserved.directory);
+        let is_it = |one: &&mut UnservedDirectory| is_same(&one.directory, &unserved.directory);
         if let Some(known) = lists.unserved.iter_mut().find(is_it) {
             known.why.clone_from(&unserved.why);
         }
@@ -74,31 +75,32 @@ impl Roster {
             .into_iter()
             .partition(|one| is_in(&one.directory, directory));
         lists.unserved = kept;
-        let gone: Vec<Unserved> = gone;
+        let gone: Vec<UnservedDirectory> = gone;
         gone.into_iter().map(|one| one.directory.display().to_string()).collect()
     }
 
     /// Returns the targets in the order of their starts.
-    pub(crate) fn served(&self) -> Vec<(TargetId, Listed)> {
+    pub(crate) fn served(&self) -> Vec<(TargetId, RosterEntry)> {
         self.lists().served.iter().map(|(target, listed)| (*target, listed.clone())).collect()
     }
 
     /// Returns a target.
-    pub(crate) fn get(&self, target: TargetId) -> Option<Listed> {
+    pub(crate) fn get(&self, target: TargetId) -> Option<RosterEntry> {
         self.lists().served.get(&target).cloned()
     }
 
-    pub(crate) fn unserved(&self) -> Vec<Unserved> {
+    pub(crate) fn unserved(&self) -> Vec<UnservedDirectory> {
         self.lists().unserved.clone()
     }
 
     /// Returns which targets an administrator means: by a name or a UUID, or by a directory of a target or of
     /// several.
-    pub(crate) fn meant(&self, name: &str, directory: &Path) -> Vec<(TargetId, Listed)> {
+    pub(crate) fn meant(&self, name: &str, directory: &Path) -> Vec<(TargetId, RosterEntry)> {
         let (named, others): (Vec<_>, Vec<_>) =
             self.served().into_iter().partition(|(_, listed)| listed.device.is_named(name));
         if named.is_empty() {
-            let of = |(_, listed): &(TargetId, Listed)| is_in(&listed.device.directory, directory);
+            let of =
+                |(_, listed): &(TargetId, RosterEntry)| is_in(&listed.device.directory, directory);
             others.into_iter().filter(of).collect()
         } else {
             named
@@ -110,7 +112,7 @@ impl Roster {
     }
 }
 
-fn device(opened: &Opened) -> Device {
+fn device(opened: &OpenTarget) -> Device {
     Device {
         kind: match opened.kind() {
             TargetKind::Mdt => "mdt",

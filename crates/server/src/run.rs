@@ -115,7 +115,7 @@ impl Host for TargetHost {
 }
 
 /// Targets that are served.
-pub struct Served {
+pub struct RunningTargets {
     running: Running<TargetHost>,
     /// The same for the threads, until the end.
     machine: Machine,
@@ -136,7 +136,7 @@ fn call(machine: &Machine, call: impl FnOnce(&mut Targets, Time)) {
 /// How many threads wait for disks.
 const THREADS: usize = 16;
 
-impl Served {
+impl RunningTargets {
     /// Serves the targets on a node.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl Starter {
     }
 }
 
-impl Drop for Served {
+impl Drop for RunningTargets {
     fn drop(&mut self) {
         self.running.close();
         // Timers of the node may keep the machine for a while, but not the stores.

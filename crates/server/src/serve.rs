@@ -18,13 +18,13 @@ use tracing::{error, info};
 
 use crate::administration::Administration;
 use crate::changelogs::Changelogs;
-use crate::devices::{Devices, Unserved};
+use crate::devices::{Devices, UnservedDirectory};
 use crate::join::{Joiner, Joining, Member};
 use crate::memory::Memories;
-use crate::opened::{OpenError, Opened, random};
+use crate::opened::{OpenError, OpenTarget, random};
 use crate::parameters::Parameters;
 use crate::roster::{Roster, Service};
-use crate::run::{Served, Starter, TargetHost};
+use crate::run::{RunningTargets, Starter, TargetHost};
 use crate::storage::{self, Label};
 use crate::targets::Targets;
 
@@ -50,13 +50,13 @@ pub(crate) struct Inner {
 
 /// What the targets have beside the machine.
 pub(crate) struct State {
-    served: Served,
+    served: RunningTargets,
     /// Their committers commit what is left when they are dropped, after the service has ended.
-    pub(crate) hosted: BTreeMap<TargetId, Hosted>,
+    pub(crate) hosted: BTreeMap<TargetId, TargetResources>,
 }
 
 /// What one target has beside the machine.
-pub(crate) struct Hosted {
+pub(crate) struct TargetResources {
     pub(crate) store: Weak<Store>,
     pub(crate) joining: Option<Joining>,
     pub(crate) committer: Committer,
@@ -67,7 +67,7 @@ pub(crate) struct Hosted {
 pub enum ServeError {
     /// No directory can be used. Why was logged for each.
     #[error("none of them can be served:{}", list(.0))]
-    None(Vec<Unserved>),
+    None(Vec<UnservedDirectory>),
     /// A thread cannot be started.
     #[error("cannot start a thread that commits: {0}")]
     Thread(std::io::Error),
@@ -81,7 +81,7 @@ pub enum ServeError {
     Portals(Errno),
 }
 
-fn list(unserved: &[Unserved]) -> String {
+fn list(unserved: &[UnservedDirectory]) -> String {
     unserved.iter().map(|one| format!("\n  {one}")).collect()
 }
 
@@ -125,7 +125,8 @@ impl Serving {
         let parts: Vec<PathBuf> =
             directories.iter().flat_map(|one| storage::parts_of(one)).collect();
         let (opened, failed) = this.0.open(&parts);
-        let unserved: Vec<Unserved> = failed.into_iter().map(|(unserved, _)| unserved).collect();
+        let unserved: Vec<UnservedDirectory> =
+            failed.into_iter().map(|(unserved, _)| unserved).collect();
         if opened.is_empty() {
             return Err(ServeError::None(unserved));
         }
@@ -149,7 +150,7 @@ impl Serving {
         let (exports, timeouts) = (ExportLimits::default(), Limits::default());
         let (partitions, targets) = (vec![], vec![]);
         let server = Server::new(ServerConfig { key, partitions, targets, exports, timeouts });
-        let served = Served::start(node, Targets::new(server, []), memories.clone());
+        let served = RunningTargets::start(node, Targets::new(server, []), memories.clone());
         let served = served.map_err(ServeError::Portals)?;
         let (running, starter) = (served.running().clone(), served.starter());
         let roster = Arc::<Roster>::default();
@@ -231,12 +232,12 @@ impl Inner {
     pub(crate) fn open(
         &self,
         directories: &[PathBuf],
-    ) -> (Vec<Opened>, Vec<(Unserved, OpenError)>) {
+    ) -> (Vec<OpenTarget>, Vec<(UnservedDirectory, OpenError)>) {
         let served = self.roster.served().into_iter();
         let mut names: Vec<String> = served.map(|(_, listed)| listed.device.name).collect();
         let (mut opened, mut failed) = (vec![], vec![]);
         for directory in directories {
-            match Opened::open(directory, &names, &self.memories) {
+            match OpenTarget::open(directory, &names, &self.memories) {
                 Ok(one) => {
                     info!("serving {} from {}", one.label, directory.display());
                     names.push(one.label.to_string());
@@ -244,7 +245,7 @@ impl Inner {
                 }
                 Err(error) => {
                     let (directory, why) = (directory.clone(), error.to_string());
-                    failed.push((Unserved { directory, why }, error));
+                    failed.push((UnservedDirectory { directory, why }, error));
                 }
             }
         }
@@ -252,12 +253,16 @@ impl Inner {
     }
 
     /// Serves targets that were opened. After an error none of those after it is served.
-    pub(crate) fn install(&self, state: &mut State, opened: Vec<Opened>) -> Result<(), ServeError> {
+    pub(crate) fn install(
+        &self,
+        state: &mut State,
+        opened: Vec<OpenTarget>,
+    ) -> Result<(), ServeError> {
         let keys: Result<Vec<u128>, _> = opened.iter().map(|_| random()).collect();
         let keys = keys.map_err(ServeError::Random)?;
         // All at once: clients of a target that starts wait, those of one that is not there look elsewhere.
         let added = self.running.call(|targets, now| {
-            let add = |(one, key): (&Opened, u128)| {
+            let add = |(one, key): (&OpenTarget, u128)| {
                 targets.with_server(now, |server| open_partitions(server, one.kind()));
                 targets.add(one.config(), one.part(&self.memories, key))
             };
@@ -288,7 +293,12 @@ impl Inner {
     }
 
     /// Begins to serve a target, which recovers if it has known clients, and joins its file system.
-    fn begin(&self, state: &mut State, target: TargetId, opened: Opened) -> Result<(), ServeError> {
+    fn begin(
+        &self,
+        state: &mut State,
+        target: TargetId,
+        opened: OpenTarget,
+    ) -> Result<(), ServeError> {
         opened.store.on_commit(state.served.on_commit(target));
         if let Some(Member::Mdt(_, osts)) = opened.member() {
             osts.on_change(state.served.resume());
@@ -299,12 +309,12 @@ impl Inner {
         let store = Arc::downgrade(&opened.store);
         let joining = self.joiner(target, opened).map(Joining::start).transpose();
         let joining = joining.map_err(ServeError::Thread)?;
-        state.hosted.insert(target, Hosted { store, joining, committer });
+        state.hosted.insert(target, TargetResources { store, joining, committer });
         Ok(())
     }
 
     /// Returns what makes a target a part of its file system, if it has one.
-    fn joiner(&self, target: TargetId, opened: Opened) -> Option<Joiner> {
+    fn joiner(&self, target: TargetId, opened: OpenTarget) -> Option<Joiner> {
         let member = opened.member().cloned()?;
         let Label::Target(label) = opened.label else { return None };
         Some(Joiner {
@@ -336,7 +346,7 @@ impl Drop for State {
 }
 
 /// Restores the exports of the known clients of a target, and opens it.
-fn recover(targets: &mut Targets, now: Time, target: TargetId, opened: &Opened) {
+fn recover(targets: &mut Targets, now: Time, target: TargetId, opened: &OpenTarget) {
     targets.committed(now, target, Ok(opened.store.committed()));
     let known = opened.known_clients();
     let window = Window::of(targets.server().timeouts().base).imperative(IR_FACTOR);

@@ -20,7 +20,7 @@ use futures_channel::oneshot;
 use tracing::{error, info, warn};
 
 use crate::context::{Command, Commands, Context, Lock, Work};
-use crate::locks::{Locks, Wanted};
+use crate::locks::{LockNeed, Locks};
 use crate::recovering::{self, Recovering};
 use crate::silent::Silent;
 use crate::target::{Answer, Target};
@@ -503,7 +503,7 @@ impl Entry {
     /// Does what the locks want. Returns whether they wanted something.
     fn follow_locks(&mut self, now: Time, server: &mut Server, silent: &Silent) -> bool {
         let mut was_busy = false;
-        while let Some(Wanted::Lvb(resource)) = self.locks.follow(now, server, silent) {
+        while let Some(LockNeed::Lvb(resource)) = self.locks.follow(now, server, silent) {
             self.locks.read(now, resource, self.target.lvb(resource));
             was_busy = true;
         }

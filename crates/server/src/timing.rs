@@ -7,7 +7,7 @@ use fulmar_rpc::timeouts::Limits;
 use fulmar_target::parameters::number;
 use fulmar_text::pattern::selects;
 
-use crate::parameters::{Named, Unset};
+use crate::parameters::{NamedValue, Unset};
 use crate::run::TargetHost;
 
 /// The names, as an administrator sets them for good: `sys.at_max`.
@@ -19,7 +19,7 @@ const IGNORED: [&str; 2] = ["jobid_var", "ldlm_timeout"];
 const LONGEST: u32 = 24 * 3600;
 
 /// Returns all with their values.
-pub(crate) fn all(running: &Running<TargetHost>) -> Vec<Named> {
+pub(crate) fn all(running: &Running<TargetHost>) -> Vec<NamedValue> {
     // A node that has failed shows nothing.
     let Ok(limits) = running.call(|targets, _| targets.server().timeouts()) else { return vec![] };
     let value = |name| (vec![name], format!("{}\n", get(&limits, name)));

@@ -18,9 +18,9 @@ const CONNECTIONS: &str = "fulmar_server::ldlm::ha";
 const CONFIGURATIONS: &str = "fulmar_server::mgs::config";
 
 /// What a request is: `MDS_GETATTR x1788 of 10.0.0.1@tcp`, and behind it the job of its process.
-struct Named<'a>(&'a Request);
+struct RequestName<'a>(&'a Request);
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for RequestName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(Request { xid, peer, message, .. }) = self;
         write!(f, "{:?} x{xid} of {}", message.body.opcode, peer.nid)?;
@@ -33,12 +33,12 @@ impl fmt::Display for Named<'_> {
 
 /// The operation of a request begins.
 pub(crate) fn begun(target: &str, request: &Request) {
-    trace!(target: REQUESTS, "{target}: handling {}", Named(request));
+    trace!(target: REQUESTS, "{target}: handling {}", RequestName(request));
 }
 
 /// It has ended with this status; with `None` it has no reply.
 pub(crate) fn answered(target: &str, request: &Request, status: Option<Status>, took: Duration) {
-    let (request, took) = (Named(request), took.as_micros());
+    let (request, took) = (RequestName(request), took.as_micros());
     match status.map(Outcome) {
         Some(result) => {
             trace!(target: REQUESTS, "{target}: handled {request} in {took} us: {result}");

@@ -17,8 +17,8 @@ use fulmar_store::{Source, Store};
 use fulmar_target::data::{Holder, Reading, Room, Transfer};
 use fulmar_target::{Answer as Done, Call};
 
-use crate::context::{Context, LockWanted};
-use crate::memory::{Memories, Memory, Moved, Part};
+use crate::context::{Context, LockRequest};
+use crate::memory::{Memories, Memory, OperationMemory, Part};
 use crate::target::{Answer, Target};
 
 /// The reads and writes of a target.
@@ -29,7 +29,7 @@ pub(crate) struct Transfers<M: Memory, H: Holder> {
     /// Returns the time since 1970.
     clock: fn() -> Duration,
     /// Returns the lock for a part of an object.
-    lock: fn(ResourceId, LockMode, Extent) -> LockWanted,
+    lock: fn(ResourceId, LockMode, Extent) -> LockRequest,
 }
 
 /// How many bytes are read at once for a checksum: they stay in the nearest cache of a processor.
@@ -39,27 +39,27 @@ const CHECKED: usize = 16 << 10;
 const SHORT: u64 = 16 << 10;
 
 /// What the first work on a read or a write has done.
-enum Begun<M: Memory> {
+enum FirstWork<M: Memory> {
     /// All of it: its data were in its message.
     Done(Done),
     /// The data of a read are in memory.
-    Filled(Filled<M>),
+    Filled(ReadData<M>),
     /// It was checked. It needs a lock, or data of the client.
     Checked(Transfer),
 }
 
 /// The data of a read.
-struct Filled<M: Memory> {
+struct ReadData<M: Memory> {
     reading: Reading,
     checksum: Option<u32>,
     len: u64,
-    moved: Moved<M>,
+    moved: OperationMemory<M>,
     in_page: u32,
     parts_max: u32,
     extent: Extent,
 }
 
-impl<M: Memory> Begun<M> {
+impl<M: Memory> FirstWork<M> {
     /// Returns the pages that are read or written.
     fn extent(&self) -> Option<Extent> {
         match self {
@@ -75,7 +75,7 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         (holder, store): (Arc<H>, Arc<Store>),
         memories: Arc<Memories<M>>,
         clock: fn() -> Duration,
-        lock: fn(ResourceId, LockMode, Extent) -> LockWanted,
+        lock: fn(ResourceId, LockMode, Extent) -> LockRequest,
     ) -> Arc<Self> {
         Arc::new(Self { holder, store, memories, clock, lock })
     }
@@ -105,9 +105,11 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         };
         used(&context);
         let done = match begun {
-            Begun::Done(done) => Some(done),
-            Begun::Filled(filled) => self.clone().send(&context, &request, filled).await?,
-            Begun::Checked(transfer) => self.clone().go_on(&context, &request, transfer).await?,
+            FirstWork::Done(done) => Some(done),
+            FirstWork::Filled(filled) => self.clone().send(&context, &request, filled).await?,
+            FirstWork::Checked(transfer) => {
+                self.clone().go_on(&context, &request, transfer).await?
+            }
         };
         let answer = match done {
             Some(done) => finish(target, &context, &self.store, done).await,
@@ -118,16 +120,16 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
     }
 
     /// Does what needs no other node: if possible a whole read, since each work changes threads.
-    fn begin(self: &Arc<Self>, request: &Request) -> Result<Begun<M>, Errno> {
+    fn begin(self: &Arc<Self>, request: &Request) -> Result<FirstWork<M>, Errno> {
         let call = self.call(request);
         let Some(transfer) = self.holder.prepare(&call)? else {
-            return self.holder.execute(&call).map(Begun::Done);
+            return self.holder.execute(&call).map(FirstWork::Done);
         };
         if is_write(request) || transfer.needs_lock() {
-            return Ok(Begun::Checked(transfer));
+            return Ok(FirstWork::Checked(transfer));
         }
         let moved = self.allocate(request, &transfer)?;
-        self.fill(transfer, moved).map(Begun::Filled)
+        self.fill(transfer, moved).map(FirstWork::Filled)
     }
 
     /// Executes a read or a write that was checked.
@@ -170,7 +172,11 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         done
     }
 
-    fn allocate(&self, request: &Request, transfer: &Transfer) -> Result<Moved<M>, Errno> {
+    fn allocate(
+        &self,
+        request: &Request,
+        transfer: &Transfer,
+    ) -> Result<OperationMemory<M>, Errno> {
         self.memories.allocate(request.from.nid, transfer.len() as usize)
     }
 
@@ -180,7 +186,7 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         context: &Context,
         request: &Arc<Request>,
         transfer: Transfer,
-        moved: Moved<M>,
+        moved: OperationMemory<M>,
     ) -> Result<Option<Done>, Errno> {
         let in_page = in_page(&transfer);
         let bulk = Bulk::new(Direction::ToServer, portal::OST_BULK, moved.span(), in_page);
@@ -202,7 +208,7 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
     }
 
     /// Reads what is to be read into memory.
-    fn fill(&self, transfer: Transfer, moved: Moved<M>) -> Result<Filled<M>, Errno> {
+    fn fill(&self, transfer: Transfer, moved: OperationMemory<M>) -> Result<ReadData<M>, Errno> {
         let (in_page, parts_max) = (in_page(&transfer), transfer.parts_max());
         let extent = extent_of(&transfer);
         let memory = moved.memory();
@@ -213,7 +219,7 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         drop(parts);
         let len = reading.lens().sum::<u64>();
         let checksum = reading.checksum().map(|checksum| sum(checksum, &**memory, len as usize));
-        Ok(Filled { reading, checksum, len, moved, in_page, parts_max, extent })
+        Ok(ReadData { reading, checksum, len, moved, in_page, parts_max, extent })
     }
 
     /// Sends what was read. Returns `None` if it did not arrive: then there is no answer.
@@ -221,9 +227,9 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         self: Arc<Self>,
         context: &Context,
         request: &Arc<Request>,
-        filled: Filled<M>,
+        filled: ReadData<M>,
     ) -> Result<Option<Done>, Errno> {
-        let Filled { reading, checksum, len, moved, in_page, parts_max, .. } = filled;
+        let ReadData { reading, checksum, len, moved, in_page, parts_max, .. } = filled;
         let (buffer, offset, _) = moved.span();
         let bulk = Bulk::new(Direction::ToClient, portal::OST_BULK, (buffer, offset, len), in_page);
         if context.transfer(request, bulk, parts_max).await.is_err() {

@@ -32,8 +32,8 @@ impl Conn {
 }
 
 /// ```text
-/// we dial    Dialling -- connected --> Calling -- agreed --> Open
-/// they dial                            Called --- agreed --> Open
+/// this end   Dialling -- connected --> Calling -- agreed --> Open
+/// the peer                             Called --- agreed --> Open
 /// ```
 #[derive(Debug)]
 pub(crate) enum Phase {

@@ -24,7 +24,7 @@ pub(crate) struct ZeroCopy {
 
 /// The result of a frame with cookies.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Acknowledged {
+pub(crate) struct AckResult {
     /// The messages that are now sent.
     pub(crate) messages: Vec<MessageId>,
     /// How many cookies belonged to completed messages: a peer may acknowledge on any of its
@@ -74,7 +74,7 @@ impl ZeroCopy {
         &mut self,
         cookies: [u64; 2],
         paired: bool,
-    ) -> Result<Acknowledged, u64> {
+    ) -> Result<AckResult, u64> {
         let [first, last] = cookies;
         // A descending pair is not a range.
         let ranges = match first {
@@ -95,7 +95,7 @@ impl ZeroCopy {
         let waiting: Vec<u64> = waiting().map(|(cookie, _)| *cookie).collect();
         let late = named - waiting.len() as u64;
         let messages = waiting.into_iter().filter_map(|cookie| self.take(cookie)).collect();
-        Ok(Acknowledged { messages, late })
+        Ok(AckResult { messages, late })
     }
 
     /// Returns whether no message waits for an acknowledgement.
@@ -161,12 +161,12 @@ mod tests {
         zero_copy
     }
 
-    fn names(names: &[u64]) -> Result<Acknowledged, u64> {
-        Ok(Acknowledged { messages: names.iter().copied().map(MessageId).collect(), late: 0 })
+    fn names(names: &[u64]) -> Result<AckResult, u64> {
+        Ok(AckResult { messages: names.iter().copied().map(MessageId).collect(), late: 0 })
     }
 
-    fn late(names: &[u64], late: u64) -> Result<Acknowledged, u64> {
-        self::names(names).map(|acknowledged| Acknowledged { late, ..acknowledged })
+    fn late(names: &[u64], late: u64) -> Result<AckResult, u64> {
+        self::names(names).map(|acknowledged| AckResult { late, ..acknowledged })
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Transaction<'a> {
     pub(crate) began: u64,
     pub(crate) read: Vec<Group>,
     pub(crate) changes: BTreeMap<Key, Change>,
-    pub(crate) appended: Vec<Appended>,
+    pub(crate) appended: Vec<EntriesOfNumber>,
     pub(crate) data: Vec<(ObjectId, DataChange<'a>)>,
     pub(crate) releases: bool,
 }
@@ -31,14 +31,14 @@ pub struct Transaction<'a> {
 /// What happens to a key.
 pub(crate) enum Change {
     Put(Value),
-    PutNumbered(Numbered),
+    PutNumbered(ValueOfNumber),
     Delete,
 }
 
 /// Makes a value from the number of its transaction.
-pub(crate) type Numbered = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
+pub(crate) type ValueOfNumber = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
 /// Makes keys with their values from the number of their transaction.
-pub(crate) type Appended = Box<dyn FnOnce(u64) -> Vec<Entry> + Send>;
+pub(crate) type EntriesOfNumber = Box<dyn FnOnce(u64) -> Vec<Entry> + Send>;
 
 /// A key of a space with its value.
 pub type Entry = (Space, Vec<u8>, Vec<u8>);

@@ -25,7 +25,7 @@ wire_struct! {
 
 /// The request that a reply belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestKey {
     /// The number of the client.
     pub client: u32,
     /// The slot.
@@ -38,7 +38,7 @@ pub struct Asked {
 /// the slot. The number of the transaction is filled in when it is applied.
 pub fn put(
     transaction: &mut Transaction<'_>,
-    asked: Asked,
+    asked: RequestKey,
     numbering: Numbering,
     reply: &Message<'_>,
 ) {

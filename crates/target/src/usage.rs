@@ -20,7 +20,7 @@ const PAGE: usize = 1024;
 wire_struct! {
     /// What somebody uses.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Used {
+    pub struct UsageRecord {
         /// Bytes on the medium, in blocks of 4 KiB.
         pub bytes: u64,
         /// Objects of an OST, files of an MDT.
@@ -46,14 +46,14 @@ pub struct Charge {
     /// The project.
     pub projid: u32,
     /// What it takes.
-    pub used: Used,
+    pub used: UsageRecord,
 }
 
 /// The sums.
 #[derive(Clone, Debug)]
 pub struct Usage {
     space: Space,
-    sums: Arc<Mutex<BTreeMap<Owner, Used>>>,
+    sums: Arc<Mutex<BTreeMap<Owner, UsageRecord>>>,
 }
 
 /// What a transaction adds to the sums.
@@ -82,7 +82,7 @@ impl Usage {
     }
 
     /// Returns what somebody uses.
-    pub fn of(&self, kind: QuotaKind, id: u32) -> Used {
+    pub fn of(&self, kind: QuotaKind, id: u32) -> UsageRecord {
         let kind = kind.0 as u8;
         self.sums().get(&Owner { kind, id }).copied().unwrap_or_default()
     }
@@ -103,7 +103,7 @@ impl Usage {
     /// What does not match.
     pub fn check(&self, found: &Deltas) -> Result<(), String> {
         let sums = self.sums();
-        let noted = sums.iter().filter(|(_, used)| **used != Used::default());
+        let noted = sums.iter().filter(|(_, used)| **used != UsageRecord::default());
         let noted: BTreeMap<_, _> =
             noted.map(|(owner, used)| (*owner, (used.bytes as i64, used.objects as i64))).collect();
         if noted == found.0 {
@@ -129,7 +129,7 @@ impl Usage {
         }
     }
 
-    fn sums(&self) -> MutexGuard<'_, BTreeMap<Owner, Used>> {
+    fn sums(&self) -> MutexGuard<'_, BTreeMap<Owner, UsageRecord>> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,12 +13,12 @@ use super::place::{Meta, Place};
 const PART: usize = 16 << 20;
 
 /// An open file.
-pub(super) enum Opened {
+pub(super) enum CopyFile {
     Local(fs::File),
     Remote(Box<blocking::File>),
 }
 
-impl Opened {
+impl CopyFile {
     /// Reads a range: as many bytes as the file has there.
     fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
         match self {

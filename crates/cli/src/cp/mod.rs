@@ -16,7 +16,7 @@ use indicatif::ProgressBar;
 
 use crate::context::{Status, complain, print};
 use crate::lfs::ReachArgs;
-use place::{Found, Place};
+use place::{Place, PlaceContent};
 use tree::{Purpose, Totals, Tree};
 
 /// Copy files and directories into and out of Lustre file systems that are not mounted
@@ -127,16 +127,16 @@ impl Args {
     }
 
     /// Returns what is to be copied, and where its copy will be.
-    fn target(&self, from: &Place, to: Place) -> Result<(Found, Place), String> {
+    fn target(&self, from: &Place, to: Place) -> Result<(PlaceContent, Place), String> {
         let found = from.follow()?.ok_or_else(|| format!("{from}: No such file or directory"))?;
-        let is_directory = matches!(found, Found::Directory { .. });
+        let is_directory = matches!(found, PlaceContent::Directory { .. });
         if is_directory && !self.recursive {
             return Err(format!("{from} is a directory: copy it with -r"));
         }
         let into = if is_directory || self.to.ends_with('/') {
             self.to.ends_with('/')
         } else {
-            matches!(to.follow()?, Some(Found::Directory { .. }))
+            matches!(to.follow()?, Some(PlaceContent::Directory { .. }))
         };
         if !into {
             return Ok((found, to));
@@ -145,7 +145,7 @@ impl Args {
         Ok((found, to.join(&name)))
     }
 
-    fn copy(&self, from: &Place, found: &Found, to: &Place) -> Result<Totals, String> {
+    fn copy(&self, from: &Place, found: &PlaceContent, to: &Place) -> Result<Totals, String> {
         let begun = Instant::now();
         let totals = self.go(Purpose::Copy { resumes: self.resume }, from, found, to);
         to.sync_all()?;
@@ -162,7 +162,7 @@ impl Args {
         Ok(totals)
     }
 
-    fn go(&self, purpose: Purpose, from: &Place, found: &Found, to: &Place) -> Totals {
+    fn go(&self, purpose: Purpose, from: &Place, found: &PlaceContent, to: &Place) -> Totals {
         let bar = ProgressBar::new_spinner();
         let tree = Tree::new(purpose, self.jobs.into());
         let totals = tree.run((from, found, to), |event| match event {

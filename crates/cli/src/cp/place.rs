@@ -12,7 +12,7 @@ use fulmar_base::Errno;
 use fulmar_client::{Attributes, Caller, Change, OpenOptions, SetTime, blocking};
 
 use super::errno;
-use super::file::Opened;
+use super::file::CopyFile;
 
 /// A name on this machine, or in a file system that is not mounted.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub(super) enum Place {
 
 /// What is at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PlaceContent {
     Directory {
         mode: u32,
     },
@@ -98,16 +98,16 @@ impl Place {
     }
 
     /// Returns what is there; `None` if nothing is.
-    pub(super) fn look(&self) -> Result<Option<Found>, String> {
+    pub(super) fn look(&self) -> Result<Option<PlaceContent>, String> {
         self.looked(false).map_err(|error| self.failed(error))
     }
 
     /// The same of what a symbolic link points to.
-    pub(super) fn follow(&self) -> Result<Option<Found>, String> {
+    pub(super) fn follow(&self) -> Result<Option<PlaceContent>, String> {
         self.looked(true).map_err(|error| self.failed(error))
     }
 
-    fn looked(&self, follows: bool) -> Result<Option<Found>, Errno> {
+    fn looked(&self, follows: bool) -> Result<Option<PlaceContent>, Errno> {
         let found = match self {
             Self::Local(path) => {
                 let found = if follows { fs::metadata(path) } else { fs::symlink_metadata(path) };
@@ -164,14 +164,18 @@ impl Place {
             Self::Remote(remote) => remote.0.mkdir(&remote.1, mode).map(drop),
         };
         match made {
-            Err(Errno::EEXIST) if matches!(self.follow()?, Some(Found::Directory { .. })) => Ok(()),
+            Err(Errno::EEXIST)
+                if matches!(self.follow()?, Some(PlaceContent::Directory { .. })) =>
+            {
+                Ok(())
+            }
             made => made.map_err(|error| self.failed(error)),
         }
     }
 
     /// Makes a symbolic link, in the place of another one.
     pub(super) fn make_link(&self, target: &[u8]) -> Result<(), String> {
-        if matches!(self.look()?, Some(Found::Link { .. })) {
+        if matches!(self.look()?, Some(PlaceContent::Link { .. })) {
             let removed = match self {
                 Self::Local(path) => fs::remove_file(path).map_err(errno),
                 Self::Remote(remote) => remote.0.unlink(&remote.1),
@@ -189,39 +193,39 @@ impl Place {
     }
 
     /// Opens a file to read it.
-    pub(super) fn open(&self) -> Result<Opened, String> {
+    pub(super) fn open(&self) -> Result<CopyFile, String> {
         let opened = match self {
-            Self::Local(path) => fs::File::open(path).map(Opened::Local).map_err(errno),
+            Self::Local(path) => fs::File::open(path).map(CopyFile::Local).map_err(errno),
             Self::Remote(remote) => remote
                 .0
                 .open(&remote.1, OpenOptions::read())
-                .map(|file| Opened::Remote(Box::new(file))),
+                .map(|file| CopyFile::Remote(Box::new(file))),
         };
         opened.map_err(|error| self.failed(error))
     }
 
     /// Opens a file to write all of it.
-    pub(super) fn create(&self, mode: u32) -> Result<Opened, String> {
+    pub(super) fn create(&self, mode: u32) -> Result<CopyFile, String> {
         // No other user reads what is not whole, or executes it with other rights.
         let mode = mode & 0o700 | 0o200;
         let opened = match self {
             Self::Local(path) => {
                 let mut options = fs::OpenOptions::new();
                 let file = options.write(true).create(true).truncate(true).mode(mode).open(path);
-                file.map(Opened::Local).map_err(errno)
+                file.map(CopyFile::Local).map_err(errno)
             }
             Self::Remote(remote) => {
                 let options = OpenOptions { truncate: true, ..OpenOptions::create(mode) };
-                remote.0.open(&remote.1, options).map(|file| Opened::Remote(Box::new(file)))
+                remote.0.open(&remote.1, options).map(|file| CopyFile::Remote(Box::new(file)))
             }
         };
         opened.map_err(|error| self.failed(error))
     }
 
     /// Closes a file that was written, with its permissions and its time. One of Lustre is on disk then.
-    pub(super) fn finish(&self, written: Opened, meta: &Meta) -> Result<(), String> {
+    pub(super) fn finish(&self, written: CopyFile, meta: &Meta) -> Result<(), String> {
         let done = match (self, written) {
-            (Self::Remote(remote), Opened::Remote(file)) => {
+            (Self::Remote(remote), CopyFile::Remote(file)) => {
                 let (caller, fid) = (Caller::of_process(), file.inner().fid());
                 let (mode, mtime) = (Some(meta.mode), Some(SetTime::At(meta.mtime)));
                 let change = Change { mode, mtime, ..Change::default() };
@@ -230,10 +234,10 @@ impl Place {
                     blocking::wait(remote.0.inner().setattr(&caller, fid, change)).map(drop)
                 })
             }
-            (_, Opened::Local(file)) => {
+            (_, CopyFile::Local(file)) => {
                 set_mode(&file, meta.mode).and_then(|()| set_time(&file, meta.mtime)).map_err(errno)
             }
-            (Self::Local(_), Opened::Remote(_)) => Err(Errno::EBADF),
+            (Self::Local(_), CopyFile::Remote(_)) => Err(Errno::EBADF),
         };
         done.map_err(|error| self.failed(error))
     }
@@ -267,12 +271,12 @@ fn of_mode(
     size: u64,
     mtime: i64,
     target: impl FnOnce() -> Result<Vec<u8>, Errno>,
-) -> Result<Found, Errno> {
+) -> Result<PlaceContent, Errno> {
     Ok(match mode & TYPE {
-        DIRECTORY => Found::Directory { mode: mode & PERMISSIONS },
-        REGULAR => Found::File(Meta { size, mode: mode & PERMISSIONS, mtime }),
-        LINK => Found::Link { target: target()? },
-        _ => Found::Other,
+        DIRECTORY => PlaceContent::Directory { mode: mode & PERMISSIONS },
+        REGULAR => PlaceContent::File(Meta { size, mode: mode & PERMISSIONS, mtime }),
+        LINK => PlaceContent::Link { target: target()? },
+        _ => PlaceContent::Other,
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::file;
-use super::place::{Found, Place};
+use super::place::{Place, PlaceContent};
 
 /// What is done with each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) struct Tree {
 }
 
 /// What is found somewhere, and where it goes.
-type Item = (Place, Found, Place);
+type Item = (Place, PlaceContent, Place);
 
 /// The directories of which something is left to do, in the order in which they were listed.
 #[derive(Default)]
@@ -114,7 +114,7 @@ impl Tree {
     /// Does all of a tree, from what is `found` at a place to another place, and reports it as it goes on.
     pub(super) fn run(
         &self,
-        (from, found, to): (&Place, &Found, &Place),
+        (from, found, to): (&Place, &PlaceContent, &Place),
         mut report: impl FnMut(Event),
     ) -> Totals {
         self.work().add(VecDeque::from([(from.clone(), found.clone(), to.clone())]));
@@ -176,21 +176,23 @@ impl Tree {
     fn one(
         &self,
         from: &Place,
-        found: &Found,
+        found: &PlaceContent,
         to: &Place,
         results: &Sender<Result<Outcome, String>>,
     ) -> Result<Outcome, String> {
         match (found, self.purpose) {
-            (Found::Directory { mode }, purpose) => {
+            (PlaceContent::Directory { mode }, purpose) => {
                 if matches!(purpose, Purpose::Copy { .. }) {
                     to.make_directory(*mode)?;
                 }
                 self.list(from, to, results)?;
                 Ok(Outcome::Other)
             }
-            (Found::File(meta), Purpose::Copy { resumes }) => {
-                let is_there = |copy: Option<Found>| match copy {
-                    Some(Found::File(copy)) => (copy.size, copy.mtime) == (meta.size, meta.mtime),
+            (PlaceContent::File(meta), Purpose::Copy { resumes }) => {
+                let is_there = |copy: Option<PlaceContent>| match copy {
+                    Some(PlaceContent::File(copy)) => {
+                        (copy.size, copy.mtime) == (meta.size, meta.mtime)
+                    }
                     _ => false,
                 };
                 if resumes && is_there(to.look()?) {
@@ -198,23 +200,23 @@ impl Tree {
                 }
                 file::copy(from, meta, to).map(Outcome::File)
             }
-            (Found::File(meta), Purpose::Compare) => {
+            (PlaceContent::File(meta), Purpose::Compare) => {
                 file::compare(from, meta, to).map(Outcome::File)
             }
-            (Found::Link { target }, Purpose::Copy { .. }) => {
+            (PlaceContent::Link { target }, Purpose::Copy { .. }) => {
                 to.make_link(target).map(|()| Outcome::Other)
             }
-            (Found::Link { .. }, Purpose::Compare) => {
+            (PlaceContent::Link { .. }, Purpose::Compare) => {
                 if to.look()?.as_ref() == Some(found) {
                     Ok(Outcome::Other)
                 } else {
                     Err(format!("{to} differs from {from}: it is not the same link"))
                 }
             }
-            (Found::Other, Purpose::Copy { .. }) => {
+            (PlaceContent::Other, Purpose::Copy { .. }) => {
                 Err(format!("{from} is a device, a pipe or a socket, and was not copied"))
             }
-            (Found::Other, Purpose::Compare) => Ok(Outcome::Other),
+            (PlaceContent::Other, Purpose::Compare) => Ok(Outcome::Other),
         }
     }
 
@@ -229,7 +231,7 @@ impl Tree {
         for name in from.list()? {
             let place = from.join(&name);
             match place.look() {
-                Ok(Some(found @ Found::Directory { .. })) => {
+                Ok(Some(found @ PlaceContent::Directory { .. })) => {
                     items.push_back((place, found, to.join(&name)));
                 }
                 Ok(Some(found)) => items.push_front((place, found, to.join(&name))),
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn work_is_spread_over_directories() {
         let items = |names: &[&str]| {
-            let item = |name: &&str| (Place::local(name), Found::Other, Place::local(name));
+            let item = |name: &&str| (Place::local(name), PlaceContent::Other, Place::local(name));
             names.iter().map(item).collect()
         };
         let mut work = Work::default();

@@ -5,11 +5,11 @@ use clap::Subcommand;
 use fulmar_control::api::{CallError, ChangelogDeregister, ChangelogRegister, Operation};
 use fulmar_control::show::exit;
 
-use super::{Ran, failed};
+use super::{CommandResult, failed};
 use crate::context::{Context, Status, complain, print};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Grouped {
+pub(super) enum ChangelogCommand {
     /// Register a user of the changelog
     Register(Register),
     /// Forget a user of the changelog
@@ -46,8 +46,8 @@ pub(super) struct Deregister {
     user: Option<String>,
 }
 
-impl Grouped {
-    pub(super) fn run(self, device: Option<String>, context: &Context) -> Ran {
+impl ChangelogCommand {
+    pub(super) fn run(self, device: Option<String>, context: &Context) -> CommandResult {
         match self {
             Self::Register(args) => args.run(device, context),
             Self::Deregister(args) => args.run(device, context),
@@ -56,7 +56,7 @@ impl Grouped {
 }
 
 impl Register {
-    pub(super) fn run(self, device: Option<String>, context: &Context) -> Ran {
+    pub(super) fn run(self, device: Option<String>, context: &Context) -> CommandResult {
         let command = "changelog_register";
         let device = named(device, command)?;
         let Self { mask, nameonly, user } = self;
@@ -73,7 +73,7 @@ impl Register {
 }
 
 impl Deregister {
-    pub(super) fn run(self, device: Option<String>, context: &Context) -> Ran {
+    pub(super) fn run(self, device: Option<String>, context: &Context) -> CommandResult {
         let command = "changelog_deregister";
         let device = named(device, command)?;
         let id = self.id.as_deref().map(|text| id_of(text).ok_or(text)).transpose();

@@ -12,7 +12,7 @@ use fulmar_control::api::{CallError, DebugDump, DebugMark, Operation};
 use fulmar_control::masks::Masks;
 use fulmar_control::show::exit;
 
-use super::{Ran, failed, mounted};
+use super::{CommandResult, failed, mounted};
 use crate::context::{Context, complain, print};
 
 /// The longest text of a mark in bytes.
@@ -51,7 +51,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn run(self, context: &Context) -> Ran {
+    pub(super) fn run(self, context: &Context) -> CommandResult {
         match self {
             Self::DebugKernel { file } => dump(file.as_deref(), context),
             Self::Clear => write("clear", &DebugDump { discard: true }, context),
@@ -61,7 +61,7 @@ impl Command {
     }
 }
 
-fn dump(file: Option<&Path>, context: &Context) -> Ran {
+fn dump(file: Option<&Path>, context: &Context) -> CommandResult {
     let mounts = mounted::with_log(context);
     let mut lines = match context.client.call(&DebugDump { discard: false }) {
         Ok(dumped) => dumped.lines,
@@ -88,7 +88,7 @@ fn dump(file: Option<&Path>, context: &Context) -> Ran {
     Ok(print(&format!("Debug log: {count} lines, {count} kept, 0 dropped, 0 bad.\n")))
 }
 
-fn mark(text: &[String], context: &Context) -> Ran {
+fn mark(text: &[String], context: &Context) -> CommandResult {
     let mut text = text.join(" ");
     if text.is_empty() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -100,7 +100,7 @@ fn mark(text: &[String], context: &Context) -> Ran {
 }
 
 /// Gives the logs of mounts a text for `debug_marker`, and the node the same as a request.
-fn write<R: Operation>(text: &str, request: &R, context: &Context) -> Ran {
+fn write<R: Operation>(text: &str, request: &R, context: &Context) -> CommandResult {
     let mounts = mounted::with_log(context);
     for mount in &mounts {
         // One of another program has no log.

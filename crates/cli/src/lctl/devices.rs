@@ -7,7 +7,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_rpc::import::TargetKind;
 use serde_json::{Value, json};
 
-use super::{Ran, failed};
+use super::{CommandResult, failed};
 use crate::context::{Context, Status, complain, print};
 use crate::lfs::{Mount, MountArgs, ReachArgs};
 
@@ -51,7 +51,7 @@ struct Device {
     nid: Option<Nid>,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Ran {
+pub(super) fn run(args: &Args, context: &Context) -> CommandResult {
     match &args.address {
         Some(address) => Ok(of_client(args, MountArgs::new(address, &args.reach))),
         None => of_node(args, context),
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Ran {
 }
 
 /// Lists the targets of the node.
-fn of_node(args: &Args, context: &Context) -> Ran {
+fn of_node(args: &Args, context: &Context) -> CommandResult {
     let targets = context.client.call(&TargetShow {}).map_err(failed)?;
     if args.json {
         let json = serde_json::to_string_pretty(&targets).expect("they are plain values");

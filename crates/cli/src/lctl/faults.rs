@@ -7,7 +7,7 @@ use fulmar_control::config::FaultAction::{self, Delay, Drop};
 use fulmar_control::show::{exit, fault_lines};
 use fulmar_lnet_wire::NidMatch;
 
-use super::{Ran, failed};
+use super::{CommandResult, failed};
 use crate::context::{Context, complain, print};
 use crate::fault::{DelArgs, DelayArgs, DropArgs};
 
@@ -65,7 +65,7 @@ pub(super) enum Delays {
 }
 
 impl Command {
-    pub(super) fn run(self, context: &Context) -> Ran {
+    pub(super) fn run(self, context: &Context) -> CommandResult {
         match self {
             Self::NetDropAdd(args) | Self::NetDrop(Drops::Add(args)) => {
                 execute(args.request(), context)
@@ -92,7 +92,7 @@ impl Command {
 }
 
 /// Calls the node; prints nothing on success, as releases from 2.16 on do.
-fn execute<O: Operation>(request: Result<O, String>, context: &Context) -> Ran {
+fn execute<O: Operation>(request: Result<O, String>, context: &Context) -> CommandResult {
     let request = request.map_err(|error| {
         complain(&format!("{error}\n"));
         exit::FAILED
@@ -101,13 +101,13 @@ fn execute<O: Operation>(request: Result<O, String>, context: &Context) -> Ran {
     Ok(0)
 }
 
-fn list(action: FaultAction, context: &Context) -> Ran {
+fn list(action: FaultAction, context: &Context) -> CommandResult {
     let faults = context.client.call(&FaultShow { action }).map_err(failed)?;
     complain(&format!("LNet {} rules:\n", action.name()));
     Ok(print(&fault_lines(&faults)))
 }
 
-pub(super) fn fail(nid: &str, count: i64, context: &Context) -> Ran {
+pub(super) fn fail(nid: &str, count: i64, context: &Context) -> CommandResult {
     let nid = match nid {
         "_all_" => NidMatch::Any,
         text => text.parse().map_err(|error| {

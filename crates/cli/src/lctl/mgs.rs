@@ -9,7 +9,7 @@ use fulmar_control::api::{
 use fulmar_control::show::exit;
 
 use super::parameters::{self, How};
-use super::{Ran, failed};
+use super::{CommandResult, failed};
 use crate::context::{Context, Status, complain, print};
 
 mod osts;
@@ -92,7 +92,7 @@ pub(super) enum Command {
 const ENOMEDIUM: i32 = -123;
 
 impl Command {
-    pub(super) fn run(self, context: &Context) -> Ran {
+    pub(super) fn run(self, context: &Context) -> CommandResult {
         match self {
             Self::ConfParam { delete, parameter } => {
                 set(context, MgsSet { parameter, all: false, delete })
@@ -120,7 +120,7 @@ impl Command {
     }
 }
 
-fn set(context: &Context, mut request: MgsSet) -> Ran {
+fn set(context: &Context, mut request: MgsSet) -> CommandResult {
     if request.delete && !request.parameter.contains('=') {
         request.parameter.push('=');
     }
@@ -151,12 +151,12 @@ impl<'a> Pool<'a> {
         MgsPool { fsname: self.fsname.to_owned(), pool: self.name.to_owned(), change }
     }
 
-    fn make(&self, context: &Context) -> Ran {
+    fn make(&self, context: &Context) -> CommandResult {
         self.call(context, &self.request(PoolChange::New), "")?;
         Ok(print(&format!("Pool {} created\n", self.full)))
     }
 
-    fn destroy(&self, context: &Context) -> Ran {
+    fn destroy(&self, context: &Context) -> CommandResult {
         self.call(context, &self.request(PoolChange::Destroy), "")?;
         Ok(print(&format!("Pool {} destroyed\n", self.full)))
     }
@@ -167,7 +167,7 @@ impl<'a> Pool<'a> {
         context: &Context,
         given: &[String],
         change: impl Fn(String) -> PoolChange,
-    ) -> Ran {
+    ) -> CommandResult {
         let names = osts(self.fsname, given).map_err(|why| {
             complain(&format!("{}: {why}\nWrong format for OST list\n", self.command));
             exit::BAD_PARAM
@@ -224,7 +224,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-fn list(context: &Context, given: &str) -> Ran {
+fn list(context: &Context, given: &str) -> CommandResult {
     let (fsname, pool) = match given.split_once('.') {
         Some((fsname, pool)) => (fsname, Some(pool)),
         None => (given, None),

@@ -18,7 +18,7 @@ const READ_ONLY: [&str; 5] =
 const MARKER: &str = "debug_marker";
 
 /// A parameter of a mount.
-pub(super) struct Mounted {
+pub(super) struct MountParameter {
     mount: PathBuf,
     /// Its name with slashes.
     path: String,
@@ -26,15 +26,15 @@ pub(super) struct Mounted {
 }
 
 /// Returns the parameters of all mounts.
-pub(super) fn all() -> Vec<Mounted> {
+pub(super) fn all() -> Vec<MountParameter> {
     mounts().into_iter().flat_map(of_mount).collect()
 }
 
 /// Returns the parameters of a mount.
-fn of_mount(mount: PathBuf) -> Vec<Mounted> {
+fn of_mount(mount: PathBuf) -> Vec<MountParameter> {
     let named = |path: String| {
         let parts = path.split('/').map(str::to_owned).collect();
-        Mounted { mount: mount.clone(), path, parts }
+        MountParameter { mount: mount.clone(), path, parts }
     };
     names(&mount).into_iter().map(named).collect()
 }
@@ -67,8 +67,9 @@ pub(super) fn mark_log(mount: &Path, text: &str) -> Result<(), Errno> {
 
 /// Returns the values of the parameters of all mounts that any of the patterns selects, as far as they are known.
 pub(crate) fn read_all(patterns: &[&str]) -> Vec<Parameter> {
-    let is_selected =
-        |one: &&Mounted| patterns.iter().any(|pattern| pattern::selects(pattern, &one.parts));
+    let is_selected = |one: &&MountParameter| {
+        patterns.iter().any(|pattern| pattern::selects(pattern, &one.parts))
+    };
     all().iter().filter(is_selected).filter_map(|one| one.read().ok().flatten()).collect()
 }
 
@@ -86,7 +87,7 @@ fn names(mount: &Path) -> Vec<String> {
     }
 }
 
-impl Mounted {
+impl MountParameter {
     /// Its name with slashes.
     pub(super) fn path(&self) -> &str {
         &self.path

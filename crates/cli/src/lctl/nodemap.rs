@@ -5,7 +5,7 @@ use fulmar_control::api::{MgsNodemap, MgsNodemapTest, NodemapChange, ParameterSh
 use fulmar_control::show::{Form, exit};
 use fulmar_lnet_wire::Nid;
 
-use super::{Ran, failed};
+use super::{CommandResult, failed};
 use crate::context::{Context, complain, print};
 
 #[derive(Debug, Subcommand)]
@@ -140,7 +140,7 @@ pub(super) struct Idmap {
 }
 
 impl Command {
-    pub(super) fn run(self, context: &Context) -> Ran {
+    pub(super) fn run(self, context: &Context) -> CommandResult {
         type C = NodemapChange;
         let (name, change) = match self {
             Self::NodemapActivate { active } => (String::new(), C::Activate(active)),
@@ -177,13 +177,18 @@ impl Command {
     }
 }
 
-fn test(nid: Nid, id: Option<(String, u32)>, context: &Context) -> Ran {
+fn test(nid: Nid, id: Option<(String, u32)>, context: &Context) -> CommandResult {
     let tested = context.client.call(&MgsNodemapTest { nid, id }).map_err(failed)?;
     let text = tested.id.map_or(tested.name, |id| id.to_string());
     Ok(print(&format!("{text}\n")))
 }
 
-fn info(list: bool, name: Option<&str>, property: Option<&str>, context: &Context) -> Ran {
+fn info(
+    list: bool,
+    name: Option<&str>,
+    property: Option<&str>,
+    context: &Context,
+) -> CommandResult {
     let pattern = match (name, property) {
         (None, None) => "nodemap.active".to_owned(),
         _ => String::new(),

@@ -9,8 +9,8 @@ use fulmar_control::api::{CallError, ParameterList, ParameterSet, ParameterShow}
 use fulmar_control::show::{Form, ParameterName, exit};
 
 use super::entries::{Entry, select};
-use super::mounted::{self, Mounted};
-use super::{Ran, failed};
+use super::mounted::{self, MountParameter};
+use super::{CommandResult, failed};
 use crate::context::{Context, Status, complain, print};
 use crate::mounts::mounts;
 
@@ -81,7 +81,7 @@ struct Which {
 }
 
 impl Command {
-    pub(super) fn run(self, context: &Context) -> Ran {
+    pub(super) fn run(self, context: &Context) -> CommandResult {
         match self {
             Self::GetParam(get) => each(&get.names, |name| get.run(name, context)),
             Self::ListParam(list) => each(&list.names, |name| list.run(name, context)),
@@ -90,7 +90,7 @@ impl Command {
 }
 
 /// Runs a command for each name, and returns the first failure.
-fn each(names: &[String], run: impl Fn(&str) -> Ran) -> Ran {
+fn each(names: &[String], run: impl Fn(&str) -> CommandResult) -> CommandResult {
     let mut status = Ok(0);
     for name in names {
         status = status.and(run(name));
@@ -109,7 +109,7 @@ impl Get {
         }
     }
 
-    fn run(&self, name: &str, context: &Context) -> Ran {
+    fn run(&self, name: &str, context: &Context) -> CommandResult {
         let found = self.which.find("get_param", name, context)?;
         let files = found.entries.iter().filter(|one| !one.is_directory());
         let form = self.form();
@@ -138,7 +138,7 @@ impl Get {
 }
 
 impl List {
-    fn run(&self, name: &str, context: &Context) -> Ran {
+    fn run(&self, name: &str, context: &Context) -> CommandResult {
         let found = self.which.find("list_param", name, context).inspect_err(|_| {
             let path = path(&self.which.pattern(name));
             complain(&format!("error: list_param: listing '{path}': {}\n", Errno::ENOENT));
@@ -151,9 +151,9 @@ impl List {
 }
 
 /// What a pattern selects.
-struct Found {
+struct Matches {
     entries: Vec<Entry>,
-    mounted: Vec<Mounted>,
+    mounted: Vec<MountParameter>,
     /// The names that the node has.
     of_node: Vec<ParameterName>,
 }
@@ -174,10 +174,10 @@ impl Which {
     }
 
     /// Finds what a word selects. Nothing is an error.
-    fn find(&self, command: &str, word: &str, context: &Context) -> Result<Found, Status> {
+    fn find(&self, command: &str, word: &str, context: &Context) -> Result<Matches, Status> {
         let pattern = self.pattern(word);
         let mounted = of_mounts(context);
-        let mut names: Vec<ParameterName> = mounted.iter().map(Mounted::listed).collect();
+        let mut names: Vec<ParameterName> = mounted.iter().map(MountParameter::listed).collect();
         let request = ParameterList { patterns: vec![pattern.clone()], modules: self.modules };
         let of_node = match context.client.call(&request) {
             Ok(of_node) => of_node,
@@ -199,11 +199,11 @@ impl Which {
                 || ((one.is_readable() || !self.readable) && (one.is_writable() || !self.writable))
         };
         entries.retain(is_shown);
-        Ok(Found { entries, mounted, of_node })
+        Ok(Matches { entries, mounted, of_node })
     }
 }
 
-impl Found {
+impl Matches {
     /// Reads the values of the files that a word selects.
     fn values(&self, which: &Which, word: &str, context: &Context) -> Result<Values, Status> {
         let files = self.entries.iter().filter(|one| one.is_readable()).map(|one| &one.name[..]);
@@ -237,7 +237,7 @@ impl Found {
 const NAMES_MAX: usize = 1000;
 
 /// Sets parameters, each given as `mdt.*.root_squash=99:99`, or as a name and a value.
-pub(super) fn set(words: &[String], how: &How, context: &Context) -> Ran {
+pub(super) fn set(words: &[String], how: &How, context: &Context) -> CommandResult {
     let mut words = words.iter();
     let mut status = Ok(0);
     while let Some(word) = words.next() {
@@ -266,7 +266,7 @@ pub(super) struct How {
 
 impl How {
     /// Sets parameters of the node, of its targets and of mounts.
-    fn set(&self, pattern: &str, value: &str, context: &Context) -> Ran {
+    fn set(&self, pattern: &str, value: &str, context: &Context) -> CommandResult {
         let mut status = Ok(0);
         // The node and each mount have some of the same name.
         let mut told = BTreeSet::new();
@@ -329,7 +329,7 @@ fn refused(path: &str, value: &str, errno: Errno) -> Status {
 }
 
 /// Returns the parameters of mounts.
-fn of_mounts(context: &Context) -> Vec<Mounted> {
+fn of_mounts(context: &Context) -> Vec<MountParameter> {
     if context.is_node_named { Vec::new() } else { mounted::all() }
 }
 

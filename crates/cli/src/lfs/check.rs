@@ -6,7 +6,7 @@ use fulmar_rpc::import::TargetKind;
 use serde_json::{Value, json};
 
 use super::status;
-use super::whole::{Checked, Whole, WholeArgs};
+use super::whole::{TargetCheck, Whole, WholeArgs};
 use crate::context::{Status, complain, print};
 
 /// Check whether servers answer
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Status {
         Err(status) => return status,
     };
     let ping = |mut whole: Whole| whole.ping(|kind| args.which.has(kind));
-    let checked: Vec<Checked> = all.into_iter().flat_map(ping).collect();
+    let checked: Vec<TargetCheck> = all.into_iter().flat_map(ping).collect();
     if args.whole.json {
         print(&format!("{:#}\n", Value::from_iter(checked.iter().map(object))));
     } else {
@@ -81,7 +81,7 @@ fn line(device: &str, answer: Result<(), Errno>) -> Result<String, String> {
     }
 }
 
-fn object((device, answer): &Checked) -> Value {
+fn object((device, answer): &TargetCheck) -> Value {
     let state = match answer {
         Ok(()) => "active",
         Err(Errno::ENODATA) => "inactive",

@@ -57,7 +57,7 @@ Examples:
   fulmar lfs quota -h -p 1000 10.0.0.1@tcp:/lustre";
 
 /// An owner, and the name that it has in the output.
-type Named = (QuotaOwner, String);
+type NamedOwner = (QuotaOwner, String);
 
 pub(super) fn run(args: &Args) -> Status {
     let owners = match args.owners() {
@@ -99,7 +99,7 @@ const INACCURATE: &str =
     "fulmar lfs quota: some targets do not answer: what is in [] lacks what they know\n";
 
 impl Args {
-    fn owners(&self) -> Result<Vec<Named>, String> {
+    fn owners(&self) -> Result<Vec<NamedOwner>, String> {
         let owner = |kind, id| QuotaOwner { kind, id };
         Ok(match (&self.user, &self.group, self.project) {
             (Some(user), _, _) => {
@@ -126,7 +126,7 @@ impl Args {
 /// The limits and the use of an owner.
 #[derive(Clone, Debug)]
 struct Quota {
-    named: Named,
+    named: NamedOwner,
     limits: QuotaLimits,
     /// Bytes.
     space: u64,
@@ -136,7 +136,7 @@ struct Quota {
 }
 
 impl Quota {
-    fn ask(whole: &mut Whole, named: &Named) -> Result<Self, Errno> {
+    fn ask(whole: &mut Whole, named: &NamedOwner) -> Result<Self, Errno> {
         let (limits, used) = whole.quota(named.0);
         let mut quota =
             Self { named: named.clone(), limits: limits?, space: 0, files: 0, is_whole: true };

@@ -55,7 +55,7 @@ const UNIT: u64 = 64 << 10;
 
 /// What is wanted.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct LayoutRequest {
     /// The components by their ends; one without an end if no -E was given. None to remove the layout.
     parts: Vec<Part>,
     paths: Vec<String>,
@@ -76,7 +76,7 @@ const ANY: Part = Part { end: None, count: 0, size: 0, index: 0xffff, pool: None
 
 /// Creates files, or changes directories.
 pub(super) fn run(args: &Args) -> Status {
-    let wanted = match Wanted::parse(args.words.clone()) {
+    let wanted = match LayoutRequest::parse(args.words.clone()) {
         Ok(wanted) => wanted,
         Err(error) => {
             complain(&format!("fulmar lfs setstripe: {error}\n"));
@@ -126,7 +126,7 @@ pub(crate) fn set_layout(
     path: PathBuf,
 ) -> Result<(), String> {
     let name = path.display().to_string();
-    let wanted = Wanted::parse(words.into_iter().chain([name]).collect())?;
+    let wanted = LayoutRequest::parse(words.into_iter().chain([name]).collect())?;
     let at = At::mounted(path);
     set(&at, Some(&encode(&wanted.parts))).map_err(|(errno, why)| format!("{errno}{why}"))
 }
@@ -141,7 +141,7 @@ fn explained(errno: Errno) -> (Errno, &'static str) {
     (errno, why)
 }
 
-impl Wanted {
+impl LayoutRequest {
     fn parse(words: Vec<String>) -> Result<Self, String> {
         let mut wanted = Self { parts: vec![ANY], paths: vec![] };
         let (mut words, mut removes, mut sets) = (words.into_iter().peekable(), false, false);
@@ -194,7 +194,7 @@ impl Wanted {
     fn finish(mut self, removes: bool, paths: Peekable<IntoIter<String>>) -> Result<Self, String> {
         self.paths = paths.collect();
         if self.paths.is_empty() {
-            return Err("which file or directory?".to_owned());
+            return Err("name a file or directory".to_owned());
         }
         if self.parts.iter().skip(1).any(|part| part.on_mdt) {
             return Err("only the first component can be on the MDT".to_owned());
@@ -313,8 +313,8 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Wanted, String> {
-        Wanted::parse(line.split(' ').map(str::to_owned).collect())
+    fn parse(line: &str) -> Result<LayoutRequest, String> {
+        LayoutRequest::parse(line.split(' ').map(str::to_owned).collect())
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
             ("-L mdt a", "has an end"),
             ("-d -c 1 a", "removes"),
             ("-x a", "not an option"),
-            ("-c 1", "which file"),
+            ("-c 1", "name a file"),
             ("-L foreign a", "raid0 or mdt"),
         ] {
             let error = parse(line).unwrap_err();

@@ -50,10 +50,10 @@ enum By {
 }
 
 /// A device, and whether its server answers.
-pub(super) type Checked = (String, Result<(), Errno>);
+pub(super) type TargetCheck = (String, Result<(), Errno>);
 
 /// A kind of target, and what somebody uses on one of it.
-pub(super) type Used = (TargetKind, Result<QuotaLimits, Errno>);
+pub(super) type TargetUsage = (TargetKind, Result<QuotaLimits, Errno>);
 
 /// So many targets are asked at once.
 const AT_ONCE: usize = 32;
@@ -143,7 +143,10 @@ impl Whole {
     }
 
     /// Returns the limits of an owner, and what it uses on each target.
-    pub(super) fn quota(&mut self, owner: QuotaOwner) -> (Result<QuotaLimits, Errno>, Vec<Used>) {
+    pub(super) fn quota(
+        &mut self,
+        owner: QuotaOwner,
+    ) -> (Result<QuotaLimits, Errno>, Vec<TargetUsage>) {
         let [mdts, osts] = [TargetKind::Mdt, TargetKind::Ost].map(|kind| self.targets(kind));
         let first: Vec<FsTarget> = mdts.iter().take(1).cloned().collect();
         let all = [mdts, osts].concat();
@@ -171,7 +174,7 @@ impl Whole {
     }
 
     /// Returns whether those targets answer whose kind is wanted: OSTs, MDTs and the management service.
-    pub(super) fn ping(&mut self, is_wanted: impl Fn(TargetKind) -> bool) -> Vec<Checked> {
+    pub(super) fn ping(&mut self, is_wanted: impl Fn(TargetKind) -> bool) -> Vec<TargetCheck> {
         let of = |kind| if is_wanted(kind) { self.targets(kind) } else { Vec::new() };
         let mut wanted = [of(TargetKind::Ost), of(TargetKind::Mdt)].concat();
         match &mut self.by {
@@ -186,7 +189,7 @@ impl Whole {
                 let members = mount.session.connect_targets(&wanted);
                 let answers = members.ping(&mount.session);
                 let devices = wanted.iter().map(|target| mount.session.device_of(target));
-                let mut checked: Vec<Checked> = devices.zip(answers).collect();
+                let mut checked: Vec<TargetCheck> = devices.zip(answers).collect();
                 if is_wanted(TargetKind::Mgs) {
                     checked.push((mgs.clone(), mount.session.ping(mount.mgs)));
                 }

@@ -10,7 +10,7 @@ use fulmar_link::{Link, LinkError, Options, SiteOptions, Sites, Tcp};
 
 use crate::context::complain;
 use args::{EndArg, LineArgs, LinkArgs, SiteArgs};
-use run::{Signals, Watched};
+use run::{LinkDisplay, Signals};
 use show::Show;
 
 /// Emulate a long link between two network namespaces
@@ -73,7 +73,7 @@ fn run_link(args: Args) -> Result<ExitCode, LinkError> {
     let link = Link::start(&Options { ends, lines, mtu: args.link.mtu, seed: args.link.seed })?;
     let mut show = Show::new(args.link.json, lines);
     show.started(&[format!("The link from {names} works until this command is interrupted.")]);
-    Ok(Watched { link: &link, show }.until_interrupted(signals))
+    Ok(LinkDisplay { link: &link, show }.until_interrupted(signals))
 }
 
 fn run_sites(args: &SiteArgs) -> Result<ExitCode, LinkError> {
@@ -97,12 +97,12 @@ fn run_sites(args: &SiteArgs) -> Result<ExitCode, LinkError> {
     let watched = match args.command.split_first() {
         None => {
             show.started(&args.notes(&sites, &tcp));
-            Watched { link: sites.link(), show }.until_interrupted(signals)
+            LinkDisplay { link: sites.link(), show }.until_interrupted(signals)
         }
         Some((program, words)) => {
             let mut command = sites.command(0, program.as_ref());
             command.args(words).envs(args.environment(&sites));
-            Watched { link: sites.link(), show }.while_running(&mut command, signals)
+            LinkDisplay { link: sites.link(), show }.while_running(&mut command, signals)
         }
     };
     Ok(watched)

@@ -20,7 +20,7 @@ pub(super) struct Signals {
 
 /// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Received {
+enum WaitResult {
     Nothing,
     /// SIGINT from the keyboard, which the command receives too.
     Interrupt,
@@ -44,20 +44,20 @@ impl Signals {
     }
 
     /// Waits for a signal, at most for `time`.
-    fn wait(&mut self, time: Duration) -> Received {
+    fn wait(&mut self, time: Duration) -> WaitResult {
         self.runtime.block_on(async {
             tokio::select! {
-                _ = self.interrupt.recv() => Received::Interrupt,
-                _ = self.terminate.recv() => Received::End,
-                _ = self.hangup.recv() => Received::End,
-                () = tokio::time::sleep(time) => Received::Nothing,
+                _ = self.interrupt.recv() => WaitResult::Interrupt,
+                _ = self.terminate.recv() => WaitResult::End,
+                _ = self.hangup.recv() => WaitResult::End,
+                () = tokio::time::sleep(time) => WaitResult::Nothing,
             }
         })
     }
 }
 
 /// A running link and its display.
-pub(super) struct Watched<'a> {
+pub(super) struct LinkDisplay<'a> {
     pub(super) link: &'a Link,
     pub(super) show: Show,
 }
@@ -66,10 +66,10 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How often to check whether the command has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-impl Watched<'_> {
+impl LinkDisplay<'_> {
     /// Shows the counters until a signal arrives or the link fails.
     pub(super) fn until_interrupted(mut self, mut signals: Signals) -> ExitCode {
-        while signals.wait(SECOND) == Received::Nothing {
+        while signals.wait(SECOND) == WaitResult::Nothing {
             self.show.second(self.link.counters());
             if let Some(failure) = self.link.failure() {
                 self.show.ended(self.link.counters());
@@ -98,7 +98,7 @@ impl Watched<'_> {
             }
             // The command has received the keyboard interrupt too, and decides what to do.
             // A command is of no use across a link that has failed.
-            if signals.wait(CHECK_INTERVAL) == Received::End || self.link.failure().is_some() {
+            if signals.wait(CHECK_INTERVAL) == WaitResult::End || self.link.failure().is_some() {
                 let _ = child.kill();
                 let _ = child.wait();
                 break None;

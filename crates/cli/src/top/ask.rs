@@ -42,7 +42,7 @@ impl Source {
 }
 
 /// Nodes that are asked at intervals.
-pub(super) struct Asked {
+pub(super) struct Poller {
     places: Vec<String>,
     askers: Vec<Asker>,
     answers: Receiver<(usize, Answer)>,
@@ -57,7 +57,7 @@ struct Asker {
     is_asked: bool,
 }
 
-impl Asked {
+impl Poller {
     pub(super) fn start(
         sources: Vec<Source>,
         interval: Duration,

@@ -17,7 +17,7 @@ use fulmar_top::record::{Header, Round};
 use fulmar_top::{Model, NODES_MAX, State};
 
 use crate::context::{NodeArgs, complain, print};
-use ask::{Asked, Source};
+use ask::{Poller, Source};
 use here::Here;
 use play::Recording;
 
@@ -101,7 +101,7 @@ fn run(args: Args) -> Result<bool, String> {
 }
 
 /// Begins to ask the nodes.
-fn live(args: &Args) -> Result<Asked, String> {
+fn live(args: &Args) -> Result<Poller, String> {
     if args.nodes.len() > NODES_MAX {
         return Err(format!("{} nodes are given, and {NODES_MAX} are possible", args.nodes.len()));
     }
@@ -113,13 +113,13 @@ fn live(args: &Args) -> Result<Asked, String> {
     };
     let places: Vec<String> = sources.iter().map(Source::name).collect();
     let recorder = args.record.as_ref().map(|path| Recorder::create(path, &places)).transpose()?;
-    let asked = Asked::start(sources, args.interval, recorder);
+    let asked = Poller::start(sources, args.interval, recorder);
     asked.map_err(|error| format!("cannot start a thread for each node: {error}"))
 }
 
 /// Where answers come from.
 enum Feed {
-    Asked(Asked),
+    Asked(Poller),
     Played(Recording),
 }
 

@@ -50,22 +50,22 @@ impl Recording {
 
     /// Returns the next round if it is due: if as much time has gone by since the last one as in the recording, which is
     /// shown this many times faster.
-    pub(super) fn poll(&mut self, speed: f64) -> Result<Played, String> {
-        let Some(round) = self.next()? else { return Ok(Played::End) };
+    pub(super) fn poll(&mut self, speed: f64) -> Result<Playback, String> {
+        let Some(round) = self.next()? else { return Ok(Playback::End) };
         let now = Instant::now();
         if let Some((shown, at_ms)) = self.shown {
             let wait = Duration::from_millis(round.at_ms.saturating_sub(at_ms).min(PAUSE_MAX_MS));
             if now.duration_since(shown) < wait.div_f64(speed) {
                 self.ahead = Some(round);
-                return Ok(Played::NotYet);
+                return Ok(Playback::NotYet);
             }
         }
         self.shown = Some((now, round.at_ms));
-        Ok(Played::Round(round))
+        Ok(Playback::Round(round))
     }
 
     /// Returns the next round, whenever it was.
-    pub(super) fn step(&mut self) -> Result<Played, String> {
+    pub(super) fn step(&mut self) -> Result<Playback, String> {
         self.shown = None;
         self.poll(1.0)
     }
@@ -75,7 +75,7 @@ impl Recording {
 const PAUSE_MAX_MS: u64 = 3_600_000;
 
 /// What comes next of a recording.
-pub(super) enum Played {
+pub(super) enum Playback {
     Round(Round),
     NotYet,
     End,

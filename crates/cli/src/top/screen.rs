@@ -9,7 +9,7 @@ use fulmar_top::{Model, View};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::play::Played;
+use super::play::Playback;
 use super::{Feed, draw, take};
 
 /// How often keys and answers are looked for.
@@ -36,18 +36,18 @@ pub(super) struct Screen {
 
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum KeyResult {
     Quit,
     Handled,
 }
 
 impl Screen {
     /// Handles a key. `pages`: how many there are.
-    pub(super) fn handle_key(&mut self, key: KeyEvent, pages: usize) -> Done {
+    pub(super) fn handle_key(&mut self, key: KeyEvent, pages: usize) -> KeyResult {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if is_control => return Done::Quit,
-            KeyCode::Char('q') | KeyCode::Esc => return Done::Quit,
+            KeyCode::Char('c') if is_control => return KeyResult::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyResult::Quit,
             KeyCode::Char(' ' | 'p') => self.is_paused = !self.is_paused,
             KeyCode::Char('.') => self.is_step = self.is_paused,
             KeyCode::Tab => self.turn(1, pages),
@@ -69,7 +69,7 @@ impl Screen {
             _ => {}
         }
         self.down = self.down.min(self.down_max);
-        Done::Handled
+        KeyResult::Handled
     }
 
     fn turn(&mut self, by: usize, pages: usize) {
@@ -143,7 +143,7 @@ fn show(
         if event::poll(TICK).map_err(failed)? {
             match event::read().map_err(failed)? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if screen.handle_key(key, pages(&view)) == Done::Quit {
+                    if screen.handle_key(key, pages(&view)) == KeyResult::Quit {
                         return Ok(());
                     }
                     is_new = true;
@@ -179,9 +179,9 @@ fn go_on(
         Feed::Played(recording) => recording.poll(speed)?,
     };
     match played {
-        Played::Round(round) => take(model, round),
-        Played::NotYet => return Ok(false),
-        Played::End => {
+        Playback::Round(round) => take(model, round),
+        Playback::NotYet => return Ok(false),
+        Playback::End => {
             let said = note(feed, speed, true);
             let is_new = screen.note != said;
             screen.note = said;
@@ -208,7 +208,7 @@ fn note(feed: &Feed, speed: f64, has_ended: bool) -> String {
 mod tests {
     use super::*;
 
-    fn press(screen: &mut Screen, code: KeyCode, pages: usize) -> Done {
+    fn press(screen: &mut Screen, code: KeyCode, pages: usize) -> KeyResult {
         screen.handle_key(KeyEvent::new(code, KeyModifiers::NONE), pages)
     }
 
@@ -240,6 +240,6 @@ mod tests {
         }
         press(&mut screen, KeyCode::Char(' '), 3);
         assert!(screen.is_paused);
-        assert_eq!(press(&mut screen, KeyCode::Char('q'), 3), Done::Quit);
+        assert_eq!(press(&mut screen, KeyCode::Char('q'), 3), KeyResult::Quit);
     }
 }

@@ -10,7 +10,7 @@ use fulmar_lustre_wire::Fid;
 
 use super::filesystem::FileSystem;
 use crate::DataSettings;
-use crate::data::io::Told;
+use crate::data::io::ProtectionNotice;
 use crate::data::state::{OpenKey, Part};
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
@@ -137,7 +137,7 @@ impl File {
             let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
             let mut told = told.clone();
             let read = move |cx: Context| async move {
-                let told = told.as_mut().map(|told| told as Told<'_>);
+                let told = told.as_mut().map(|told| told as ProtectionNotice<'_>);
                 cx.read_counted(&caller, file, (at, count), told).await
             };
             let parts = self.file_system.counted(Op::Read, read).await?;
@@ -248,7 +248,7 @@ impl File {
         let (caller, file) = (self.caller.clone(), (self.number, self.fid()));
         self.file_system
             .counted(Op::Write, move |cx| async move {
-                let told = told.as_mut().map(|told| told as Told<'_>);
+                let told = told.as_mut().map(|told| told as ProtectionNotice<'_>);
                 let len = cx.write_at(&caller, file, what, told).await?;
                 cx.count_bytes(Op::WriteBytes, len);
                 Ok(len)
@@ -379,7 +379,7 @@ impl Context {
         caller: &Caller,
         file: (OpenKey, Fid),
         range: (u64, u64),
-        told: Option<Told<'_>>,
+        told: Option<ProtectionNotice<'_>>,
     ) -> Result<Vec<Part>, Errno> {
         let parts = self.read_at(caller, file, range, told).await?;
         let found: usize = parts.iter().map(Part::len).sum();

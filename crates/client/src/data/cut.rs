@@ -13,7 +13,7 @@ use fulmar_rpc::import::Request;
 use futures_channel::oneshot;
 use futures_util::future::join_all;
 
-use super::io::Cached;
+use super::io::CachedFile;
 use super::locks::Piece;
 use super::object::{OBDO_LEN, Object, described};
 use super::state::Waiting;
@@ -51,7 +51,7 @@ impl Context {
     /// Drops what is cached behind the size, then cuts the objects: what was dropped must not be there any more.
     async fn cut_pieces(
         &self,
-        file: &Cached,
+        file: &CachedFile,
         size: u64,
         concerned: &[Piece],
         owner: &MdtBody,

@@ -7,7 +7,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_data::grants::Terms;
 use fulmar_data::stripes::{self, Target};
 use fulmar_data::{Direction, LockKey, OpId, Output, Reply, Rpc, RpcId};
-use fulmar_ldlm::client::{Covered, LockId};
+use fulmar_ldlm::client::{Coverage, LockId};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::ldlm::{InodeBits, LockMode, LockType, OstLvb};
 use fulmar_lustre_wire::{Content, Fid};
@@ -169,7 +169,7 @@ impl Core {
     pub(crate) fn cancel_data(
         &mut self,
         (import, lock): (ImportId, LockId),
-        covered: &Covered,
+        covered: &Coverage,
         discard: bool,
     ) -> bool {
         let resource = covered.resource;

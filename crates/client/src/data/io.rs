@@ -24,10 +24,10 @@ use crate::machine::context::{Acquired, Context};
 const SYNC: u32 = 0x8;
 
 /// Is told whether locks protect what was found, while they are held.
-pub(crate) type Told<'a> = &'a mut (dyn FnMut(bool) + Send);
+pub(crate) type ProtectionNotice<'a> = &'a mut (dyn FnMut(bool) + Send);
 
 /// A file that is used, in the cache.
-pub(super) struct Cached {
+pub(super) struct CachedFile {
     pub(super) fid: Fid,
     pub(super) layout: Arc<FileLayout>,
     pub(super) id: FileId,
@@ -36,13 +36,17 @@ pub(super) struct Cached {
 
 impl Context {
     /// Returns a file in the cache. The caller has a pass.
-    pub(super) async fn cached(&self, fid: Fid, layout: Arc<FileLayout>) -> Result<Cached, Errno> {
+    pub(super) async fn cached(
+        &self,
+        fid: Fid,
+        layout: Arc<FileLayout>,
+    ) -> Result<CachedFile, Errno> {
         let (id, objects) = self.cached_file(fid, &layout).await?;
-        Ok(Cached { fid, layout, id, objects })
+        Ok(CachedFile { fid, layout, id, objects })
     }
 
     /// Returns the ranges of objects that a range of a file is in.
-    pub(super) fn pieces(&self, file: &Cached, range: Range<u64>) -> Vec<Piece> {
+    pub(super) fn pieces(&self, file: &CachedFile, range: Range<u64>) -> Vec<Piece> {
         let part = |object: &Object| {
             let component = &file.layout.components[object.place.0];
             let (from, to) = (range.start.max(component.start), range.end.min(component.end));
@@ -70,7 +74,7 @@ impl Context {
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
         (offset, len): (u64, u64),
-        mut told: Option<Told<'_>>,
+        mut told: Option<ProtectionNotice<'_>>,
     ) -> Result<Vec<Part>, Errno> {
         let end = offset.saturating_add(len.min(Settings::READ_MAX)).min(i64::MAX as u64);
         if end <= offset {
@@ -81,7 +85,7 @@ impl Context {
         if layout.is_released() {
             return Err(Errno::EOPNOTSUPP);
         }
-        let told_inline = told.as_mut().map(|told| &mut **told as Told<'_>);
+        let told_inline = told.as_mut().map(|told| &mut **told as ProtectionNotice<'_>);
         if let Some(bytes) = self.read_inline(fid, &layout, (offset, len), told_inline) {
             return Ok(vec![Part::Inline(bytes)]);
         }
@@ -113,12 +117,12 @@ impl Context {
     }
 
     /// Returns how often the targets of a file have evicted this client.
-    fn all_evictions(&self, file: &Cached) -> Vec<Option<u64>> {
+    fn all_evictions(&self, file: &CachedFile) -> Vec<Option<u64>> {
         file.objects.iter().map(|one| self.evictions(one.import)).collect()
     }
 
     /// Tells whether locks protect data which these do that are held, and the layout.
-    fn tell(&self, file: &Cached, held: &[Acquired], told: Told<'_>) {
+    fn tell(&self, file: &CachedFile, held: &[Acquired], told: ProtectionNotice<'_>) {
         let core = self.core();
         let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&file.fid));
         let has_layout = inode.is_some_and(|inode| inode.has_layout(&file.layout));
@@ -126,7 +130,7 @@ impl Context {
     }
 
     /// Returns the size that a file has at least, as locks of this client have told.
-    fn known_size(&self, file: &Cached) -> u64 {
+    fn known_size(&self, file: &CachedFile) -> u64 {
         let core = self.core();
         let Some(mount) = core.mounts.get(&self.mount) else { return 0 };
         let sizes = file.objects.iter().filter_map(|object| {
@@ -149,7 +153,7 @@ impl Context {
         caller: &Caller,
         (key, fid): (OpenKey, Fid),
         (offset, data, stability): (u64, Arc<[u8]>, Stability),
-        told: Option<Told<'_>>,
+        told: Option<ProtectionNotice<'_>>,
     ) -> Result<u64, Errno> {
         let pass = self.share(fid).await;
         let range = range_of(offset, &data)?;
@@ -197,7 +201,7 @@ impl Context {
         &self,
         caller: &Caller,
         key: OpenKey,
-        file: &Cached,
+        file: &CachedFile,
         (offset, data, stability): (u64, Arc<[u8]>, Stability),
         held: &[Acquired],
     ) -> Result<u64, Errno> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::{Covered, LockId, Wanted};
+use fulmar_ldlm::client::{Coverage, LockId, LockSpec};
 use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LockMode, OstLvb, Policy, ResourceDesc};
 use fulmar_lustre_wire::{Content, Fid, Handle};
 use fulmar_wire::Order;
@@ -60,9 +60,9 @@ impl Context {
         // Locks of this client that are in the way need not be called back.
         let early = match self.held_lock(piece, mode) {
             Some(_) => Vec::new(),
-            None => self.early(object.import, &[Covered { resource, mode, policy }]).await,
+            None => self.early(object.import, &[Coverage { resource, mode, policy }]).await,
         };
-        let wanted = Wanted { early, ..Wanted::new(resource, mode, policy) };
+        let wanted = LockSpec { early, ..LockSpec::new(resource, mode, policy) };
         let acquired = self.acquire(object.import, wanted, Some(Build::alone(plain))).await?;
         if object.is_on_mdt() {
             self.dom_lvb(object, &acquired).await?

@@ -14,7 +14,7 @@ use fulmar_rpc::import::Request;
 use futures_channel::oneshot;
 use futures_util::future::join_all;
 
-use super::io::Cached;
+use super::io::CachedFile;
 use super::locks::Piece;
 use super::object::{OBDO_LEN, Object, described};
 use super::state::Waiting;
@@ -99,7 +99,7 @@ impl Context {
     /// Drops what is cached of a range that gets other bytes, then allocates its pieces.
     async fn allocate_pieces(
         &self,
-        file: &Cached,
+        file: &CachedFile,
         range: Range<u64>,
         (pieces, how): (Vec<Piece>, Allocate),
         owner: &MdtBody,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fulmar_base::{BufferId, Errno, Span, Time};
 use fulmar_data::stripes::{self, Target};
 use fulmar_data::{Bytes, Cache, FileId, OpId, OpenId, Settings};
-use fulmar_ldlm::client::{Covered, LockId};
+use fulmar_ldlm::client::{Coverage, LockId};
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::MdtBody;
@@ -85,7 +85,7 @@ pub(crate) enum Waiting {
 pub(crate) struct Cancelled {
     pub(crate) import: ImportId,
     pub(crate) lock: LockId,
-    pub(crate) covered: Covered,
+    pub(crate) covered: Coverage,
     pub(crate) object: stripes::Object,
 }
 

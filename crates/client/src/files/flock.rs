@@ -1,7 +1,7 @@
 //! Locks that processes agree on: POSIX and BSD locks. Spec: mdt-ost §8.7, §22.9.
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{Flock, LockFlags, LockMode, LockType, ResourceDesc, ResourceId};
 
@@ -87,8 +87,8 @@ impl Context {
     }
 }
 
-fn wanted(fid: Fid, mode: LockMode, policy: Flock, flags: LockFlags) -> Wanted {
+fn wanted(fid: Fid, mode: LockMode, policy: Flock, flags: LockFlags) -> LockSpec {
     let id = ResourceId::of_flock(fid);
     let resource = ResourceDesc { kind: LockType::FLOCK, id, ..ResourceDesc::default() };
-    Wanted::new(resource, mode, policy).always().with(flags)
+    LockSpec::new(resource, mode, policy).always().with(flags)
 }

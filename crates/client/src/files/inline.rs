@@ -7,7 +7,7 @@ use fulmar_lustre_wire::{Content, Fid, List};
 use fulmar_wire::Order;
 
 use super::layout::FileLayout;
-use crate::data::io::Told;
+use crate::data::io::ProtectionNotice;
 use crate::machine::context::Context;
 
 /// Returns the data in the buffer of a reply, if they are all that the file has on the MDT.
@@ -30,7 +30,7 @@ impl Context {
         fid: Fid,
         layout: &FileLayout,
         (offset, len): (u64, u64),
-        told: Option<Told<'_>>,
+        told: Option<ProtectionNotice<'_>>,
     ) -> Option<Vec<u8>> {
         // Behind them there may be others.
         if layout.objects().next().is_some() {

@@ -76,7 +76,7 @@ impl Reopened {
 /// The opens that are kept of a mount.
 #[derive(Debug, Default)]
 pub(crate) struct KeptOpens {
-    opens: BTreeMap<Fid, Kept>,
+    opens: BTreeMap<Fid, IdleHandle>,
     /// Their files by their last use.
     order: BTreeMap<u64, Fid>,
     clock: u64,
@@ -85,7 +85,7 @@ pub(crate) struct KeptOpens {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct IdleHandle {
     open: Arc<Open>,
     key: HandleKey,
     /// Who has opened it: the server has checked that.
@@ -101,7 +101,7 @@ impl KeptOpens {
         self.clock += 1;
         self.order.insert(self.clock, fid);
         let caller = Caller { umask: 0, ..caller.clone() };
-        self.opens.insert(fid, Kept { open, key, caller, used: self.clock });
+        self.opens.insert(fid, IdleHandle { open, key, caller, used: self.clock });
         if self.opens.len() > KEPT_MAX
             && let Some((_, oldest)) = self.order.first_key_value()
         {

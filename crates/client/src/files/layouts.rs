@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{ENQUEUE_LAYOUT, INTENT, LAYOUT_INTENT, LOCK_REQUEST, NEW_LAYOUT};
 use fulmar_lustre_wire::ldlm::{
@@ -72,8 +72,8 @@ impl Context {
             } else {
                 Vec::new()
             };
-            let wanted = Wanted::new(resource(fid), mode, bits(InodeBits::LAYOUT)).always();
-            let wanted = Wanted { early, ..wanted.with(LockFlags::HAS_INTENT) };
+            let wanted = LockSpec::new(resource(fid), mode, bits(InodeBits::LAYOUT)).always();
+            let wanted = LockSpec { early, ..wanted.with(LockFlags::HAS_INTENT) };
             let build = move |lock: &LockRequest| {
                 let message = Message::request(&ENQUEUE_LAYOUT)
                     .with(&LOCK_REQUEST, lock)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::format::{
     ACL, DEFAULT_LAYOUT, ENQUEUE_GETATTR, INLINE_DATA, INTENT, LAYOUT, LOCK_REQUEST, MDT_BODY, NAME,
 };
@@ -28,7 +28,7 @@ use crate::machine::context::{Acquired, Context};
 use crate::machine::peer::Build;
 
 /// What an intent has found.
-pub(crate) struct Found {
+pub(crate) struct IntentResult {
     pub(crate) done: Disposition,
     pub(crate) body: MdtBody,
     pub(crate) acquired: Acquired,
@@ -150,11 +150,11 @@ impl Context {
         (parent, child): (Fid, Fid),
         name: &Name,
         group: Option<u32>,
-    ) -> Result<Found, Errno> {
+    ) -> Result<IntentResult, Errno> {
         let in_batch = self.is_in_advance(mdt, parent, name);
         for attempt in 1..=TRIES {
             let policy = bits(InodeBits::UPDATE);
-            let wanted = Wanted::new(resource(parent), LockMode::CR, policy).always();
+            let wanted = LockSpec::new(resource(parent), LockMode::CR, policy).always();
             let wanted = wanted.with(LockFlags::HAS_INTENT);
             let asked = MdtBody {
                 child,
@@ -184,7 +184,7 @@ impl Context {
 
     /// Handles the reply to an intent, and caches what it says under the lock that it gives. `has_shape`: whether it
     /// tells the stripes of a directory.
-    pub(crate) fn take(&self, acquired: Acquired, has_shape: bool) -> Result<Found, Errno> {
+    pub(crate) fn take(&self, acquired: Acquired, has_shape: bool) -> Result<IntentResult, Errno> {
         let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;
         let (done, result) = (Disposition(extra.result1), extra.result2 as i32);
         if result < 0 {
@@ -195,7 +195,7 @@ impl Context {
         let covered = acquired.covered.filter(|one| one.resource.id.fid() == body.fid);
         let held = covered.map_or(InodeBits::NONE, |one| one.policy.inodebits().bits);
         self.cache(&body, held, reply, has_shape)?;
-        Ok(Found { done, body, acquired })
+        Ok(IntentResult { done, body, acquired })
     }
 
     /// Caches what a reply says of a file, as far as a lock protects it.

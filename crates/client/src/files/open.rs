@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::format::{
     ENQUEUE_OPEN, INTENT, LAYOUT, LOCK_REQUEST, NAME, NEW_LAYOUT, REINT,
 };
@@ -21,7 +21,7 @@ use fulmar_rpc::import::Request;
 
 use super::caller::Caller;
 use super::kept::HandleKey;
-use super::lookup::Found;
+use super::lookup::IntentResult;
 use super::mount::Open;
 use super::request::{bits, excludes, name, open_room, record, resource};
 use super::stripes::Place;
@@ -296,8 +296,8 @@ impl Context {
         } else {
             Vec::new()
         };
-        let wanted = Wanted::new(resource(parent), mode, bits(wanted)).always();
-        let wanted = Wanted { early, ..wanted.with(LockFlags::HAS_INTENT) };
+        let wanted = LockSpec::new(resource(parent), mode, bits(wanted)).always();
+        let wanted = LockSpec { early, ..wanted.with(LockFlags::HAS_INTENT) };
         let change = ReintChange::Create(Create {
             child,
             time: self.core().seconds(),
@@ -336,10 +336,10 @@ impl Context {
     fn opened(
         &self,
         mdt: ImportId,
-        found: Found,
+        found: IntentResult,
         keeper: Option<&Caller>,
     ) -> Result<Answer, Errno> {
-        let Found { done, body, acquired } = found;
+        let IntentResult { done, body, acquired } = found;
         if done.has(Disposition::LOOKUP_POS) && body.valid.has(Valid::MDS) {
             return Ok(Answer::Elsewhere(body.fid));
         }

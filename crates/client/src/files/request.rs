@@ -8,7 +8,7 @@ use fulmar_lustre_wire::mdt::{MdtBody, Reint, ReintChange, ReintHead, ReintOp, V
 use fulmar_lustre_wire::message::{Body, len_with};
 use fulmar_lustre_wire::{Fid, Handle, Name};
 
-use fulmar_ldlm::client::Covered;
+use fulmar_ldlm::client::Coverage;
 
 use super::caller::{Caller, NO_GROUP};
 use crate::machine::enqueue::REPLY_LEN;
@@ -106,8 +106,8 @@ pub(crate) fn bits(bits: InodeBits) -> Policy {
 }
 
 /// Returns what a change of a file excludes.
-pub(crate) fn excludes(fid: Fid, changed: InodeBits) -> Covered {
-    Covered { resource: resource(fid), mode: LockMode::EX, policy: bits(changed) }
+pub(crate) fn excludes(fid: Fid, changed: InodeBits) -> Coverage {
+    Coverage { resource: resource(fid), mode: LockMode::EX, policy: bits(changed) }
 }
 
 /// Returns the buffer of a change that gives up locks. Spec: ptlrpc-ldlm-mgs §23.3.

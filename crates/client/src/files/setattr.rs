@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{
     LOCK_REQUEST, MDT_BODY, NEW_LAYOUT, OST_BODY, OST_SETATTR, REINT, REINT_SETATTR,
@@ -268,7 +268,7 @@ impl Context {
             let is_past = [mtime, atime].into_iter().flatten().any(|time| time < ctime);
             // No write may run while a time is set to the past.
             let held = if is_past {
-                let wanted = Wanted::new(extent_resource(id), LockMode::PW, whole);
+                let wanted = LockSpec::new(extent_resource(id), LockMode::PW, whole);
                 let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
                 self.object_lvb(fid, (ost, id), &acquired)?;
                 Some(acquired)

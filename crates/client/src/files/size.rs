@@ -1,7 +1,7 @@
 //! The size of a file: that of its objects. Spec: mdt-ost §11.3, §21.1.
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::ldlm::{
     Extent, InodeBits, LockFlags, LockMode, LockType, OstLvb, ResourceDesc, ResourceId,
 };
@@ -140,9 +140,9 @@ impl Context {
     ) -> Result<OstLvb, Errno> {
         let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
         let wanted = if is_new {
-            Wanted::new(extent_resource(id), LockMode::PW, whole)
+            LockSpec::new(extent_resource(id), LockMode::PW, whole)
         } else {
-            let wanted = Wanted::new(extent_resource(id), LockMode::PR, whole);
+            let wanted = LockSpec::new(extent_resource(id), LockMode::PR, whole);
             wanted.with(LockFlags::HAS_INTENT)
         };
         let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
@@ -195,7 +195,7 @@ impl Context {
                 return Ok(known);
             }
         }
-        let wanted = Wanted::new(resource(fid), LockMode::PR, bits(InodeBits::DOM));
+        let wanted = LockSpec::new(resource(fid), LockMode::PR, bits(InodeBits::DOM));
         let wanted = wanted.with(LockFlags::HAS_INTENT).always();
         let acquired = self.acquire(mdt, wanted, Some(Build::alone(plain))).await?;
         let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;

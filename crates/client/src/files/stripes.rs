@@ -26,12 +26,12 @@ pub(crate) struct Place {
 }
 
 /// What was known of the directories of an operation when it began, as far as they may change.
-pub(crate) struct Seen {
+pub(crate) struct DirectoryShapes {
     directories: Vec<(Fid, Option<Shape>)>,
     tries: usize,
 }
 
-impl Seen {
+impl DirectoryShapes {
     /// Returns whether one of the directories was striped.
     pub(crate) fn is_striped(&self) -> bool {
         let shapes = self.directories.iter().filter_map(|(_, shape)| shape.as_ref());
@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Returns what is known of directories before an operation on names in them.
-    pub(crate) fn seen(&self, directories: &[Fid]) -> Seen {
+    pub(crate) fn seen(&self, directories: &[Fid]) -> DirectoryShapes {
         let core = self.core();
         let mount = core.mounts.get(&self.mount);
         let shape = |fid: &Fid| mount.and_then(|mount| mount.shapes.get(*fid));
@@ -76,12 +76,20 @@ impl Context {
         let is_alone = mount.is_none_or(|mount| mount.mdts.len() <= 1);
         let may_change = |fid: &&Fid| !is_alone || shape(fid).is_some_and(Shape::is_striped);
         let known = |fid: &Fid| (*fid, shape(fid).cloned());
-        Seen { directories: directories.iter().filter(may_change).map(known).collect(), tries: 0 }
+        DirectoryShapes {
+            directories: directories.iter().filter(may_change).map(known).collect(),
+            tries: 0,
+        }
     }
 
     /// Returns whether an operation has failed because a directory is not as it was when the operation began: then it
     /// begins anew. One round trip if that is not known.
-    pub(crate) async fn has_changed(&self, caller: &Caller, seen: &mut Seen, errno: Errno) -> bool {
+    pub(crate) async fn has_changed(
+        &self,
+        caller: &Caller,
+        seen: &mut DirectoryShapes,
+        errno: Errno,
+    ) -> bool {
         if !matches!(errno, Errno::ENOENT | Errno::ESTALE | Errno::EREMOTE) || seen.tries == TRIES {
             return false;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::client::Wanted;
+use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::format::{
     EA_DATA, ENQUEUE_GETXATTR, GETXATTR, INTENT, LOCK_REQUEST, MDT_BODY, NAME, REINT,
     REINT_SETXATTR, XATTR_LENS, XATTR_NAMES, XATTR_VALUES,
@@ -193,7 +193,7 @@ impl Context {
             }
         }
         let mdt = self.mdt(fid).await?;
-        let wanted = Wanted::new(resource(fid), LockMode::PR, bits(InodeBits::XATTR)).always();
+        let wanted = LockSpec::new(resource(fid), LockMode::PR, bits(InodeBits::XATTR)).always();
         let valid = Valid::FLID | Valid::FLXATTR | Valid::FLXATTRLS;
         let asked = MdtBody { valid, ea_size: ALL_ROOM as u32, ..body(caller, fid, None) };
         let build = move |lock: &LockRequest| {

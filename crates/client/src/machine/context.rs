@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno};
-use fulmar_ldlm::client::{Covered, Extra, LockId, Start, Wanted};
+use fulmar_ldlm::client::{Coverage, Extra, LockId, LockSpec, Start};
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::ldlm::{Flock, LockMode, LockType};
 use fulmar_lustre_wire::message::Message;
@@ -15,7 +15,7 @@ use fulmar_rpc::import::{Request, RequestId};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 
-use super::core::{Core, Done};
+use super::core::{Core, RequestResult};
 use super::peer::{Build, Enqueued, LockWait, Outcome, Peer};
 use super::requester::Requester;
 use super::{MountId, Shared};
@@ -29,7 +29,7 @@ pub(crate) struct Context {
 
 /// A use of a lock, which ends when it is dropped. Not to be dropped while the core is used.
 #[must_use = "the use ends when it is dropped"]
-pub(crate) struct Held {
+pub(crate) struct LockUse {
     shared: Shared,
     import: ImportId,
     lock: LockId,
@@ -39,8 +39,8 @@ pub(crate) struct Held {
 /// A request for a lock that was executed.
 pub(crate) struct Acquired {
     /// The lock, if there is one.
-    pub(crate) held: Option<Held>,
-    pub(crate) covered: Option<Covered>,
+    pub(crate) held: Option<LockUse>,
+    pub(crate) covered: Option<Coverage>,
     /// What came with it; `None` if the lock was held already.
     pub(crate) extra: Option<Extra>,
     pub(crate) request: Option<RequestId>,
@@ -93,7 +93,7 @@ impl Context {
         import: ImportId,
         request: Request,
         buffer: Option<BufferId>,
-    ) -> Result<Done, Errno> {
+    ) -> Result<RequestResult, Errno> {
         let (id, waiting) = {
             let mut core = self.core();
             if is_interrupted() {
@@ -196,7 +196,7 @@ impl Context {
     pub(crate) async fn acquire(
         &self,
         import: ImportId,
-        wanted: Wanted,
+        wanted: LockSpec,
         build: Option<Build>,
     ) -> Result<Acquired, Errno> {
         self.acquire_until(import, wanted, build, std::future::pending()).await
@@ -207,7 +207,7 @@ impl Context {
     pub(crate) async fn acquire_until(
         &self,
         import: ImportId,
-        wanted: Wanted,
+        wanted: LockSpec,
         build: Option<Build>,
         ends: impl Future<Output = ()> + Send,
     ) -> Result<Acquired, Errno> {
@@ -216,7 +216,7 @@ impl Context {
             let now = core.now;
             let peer = core.peer_mut(import).ok_or(Errno::ENODEV)?;
             let covered =
-                Covered { resource: wanted.resource, mode: wanted.mode, policy: wanted.policy };
+                Coverage { resource: wanted.resource, mode: wanted.mode, policy: wanted.policy };
             if is_interrupted() {
                 return Err(Errno::EINTR);
             }
@@ -261,7 +261,7 @@ impl Context {
         Ok(Acquired { held, covered, extra, request, reply, conflict })
     }
 
-    fn held_already(&self, import: ImportId, lock: LockId, covered: Covered) -> Acquired {
+    fn held_already(&self, import: ImportId, lock: LockId, covered: Coverage) -> Acquired {
         Acquired {
             held: Some(self.held(import, lock)),
             covered: Some(covered),
@@ -272,13 +272,13 @@ impl Context {
         }
     }
 
-    fn held(&self, import: ImportId, lock: LockId) -> Held {
-        Held { shared: self.shared.clone(), import, lock, cancels: false }
+    fn held(&self, import: ImportId, lock: LockId) -> LockUse {
+        LockUse { shared: self.shared.clone(), import, lock, cancels: false }
     }
 
     /// Gives up unused locks that a request is about to conflict with. Returns the handles that the
     /// request carries. Spec: ptlrpc-ldlm-mgs §23.3.
-    pub(crate) async fn early(&self, import: ImportId, conflicts: &[Covered]) -> Vec<Handle> {
+    pub(crate) async fn early(&self, import: ImportId, conflicts: &[Coverage]) -> Vec<Handle> {
         /// The most that a request carries.
         const ROOM: usize = 32;
         let waiting = {
@@ -299,7 +299,7 @@ fn is_interrupted() -> bool {
     Requester::current().is_some_and(|requester| requester.is_interrupted())
 }
 
-impl Held {
+impl LockUse {
     /// Gives the lock up as soon as it has no other user.
     pub(crate) fn cancel(mut self) {
         self.cancels = true;
@@ -311,7 +311,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LockUse {
     fn drop(&mut self) {
         let mut core = self.shared.core();
         let now = core.now;

@@ -13,7 +13,7 @@ use fulmar_lustre_wire::format::{Format, LOCK_REQUEST};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 use fulmar_net::Memory;
-use fulmar_rpc::both::{Both, Wanted};
+use fulmar_rpc::both::{Both, HostRequest};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, TargetId};
 use fulmar_rpc::import::{Request, RequestId, Sender, State, Target, TargetKind};
@@ -58,7 +58,7 @@ pub(crate) struct Core {
     spawned: Vec<Operation>,
     buffers: BTreeMap<BufferId, Memory>,
     /// The memory of requests that are kept for replay.
-    kept: BTreeMap<(ImportId, RequestId), Kept>,
+    kept: BTreeMap<(ImportId, RequestId), ReplayMemory>,
     /// Its length in bytes.
     pub(crate) kept_len: u64,
     pub(crate) mounts: BTreeMap<MountId, MountState>,
@@ -71,7 +71,7 @@ pub(crate) struct Core {
 }
 
 /// The memory of a request that is kept for replay.
-struct Kept {
+struct ReplayMemory {
     buffer: BufferId,
     /// The write that it is of.
     write: Option<(MountId, RpcId)>,
@@ -80,7 +80,7 @@ struct Kept {
 /// Who waits for a request.
 pub(super) enum Waiting {
     /// An operation; the memory of the bulk data.
-    Operation(oneshot::Sender<Done>, Option<BufferId>),
+    Operation(oneshot::Sender<RequestResult>, Option<BufferId>),
     Enqueue(LockId),
     Batch(Vec<PartOfBatch>),
     Convert(LockId),
@@ -89,7 +89,7 @@ pub(super) enum Waiting {
 }
 
 /// How a request has ended.
-pub(crate) struct Done {
+pub(crate) struct RequestResult {
     pub(crate) result: Result<Box<Message<'static>>, Errno>,
     /// The bytes of bulk data that were moved.
     pub(crate) moved: u64,
@@ -220,7 +220,7 @@ impl Core {
         import: ImportId,
         request: Request,
         buffer: Option<BufferId>,
-    ) -> Option<(RequestId, oneshot::Receiver<Done>)> {
+    ) -> Option<(RequestId, oneshot::Receiver<RequestResult>)> {
         let (sender, waiting) = oneshot::channel();
         let id = self.send(import, request, Waiting::Operation(sender, buffer))?;
         Some((id, waiting))
@@ -286,7 +286,7 @@ impl Core {
     /// Keeps memory until [`Notice::Released`].
     fn keep(&mut self, request: (ImportId, RequestId), buffer: BufferId) {
         self.kept_len += self.buffers.get(&buffer).map_or(0, |one| one.len() as u64);
-        self.kept.insert(request, Kept { buffer, write: None });
+        self.kept.insert(request, ReplayMemory { buffer, write: None });
     }
 
     /// Says which write a request is that has ended. Returns whether its memory is kept: the data of
@@ -302,7 +302,7 @@ impl Core {
 
     /// The memory of a request is not kept any more.
     fn released(&mut self, request: (ImportId, RequestId)) {
-        let Some(Kept { buffer, write }) = self.kept.remove(&request) else { return };
+        let Some(ReplayMemory { buffer, write }) = self.kept.remove(&request) else { return };
         self.kept_len -= self.buffers.get(&buffer).map_or(0, |one| one.len() as u64);
         self.drop_buffer(buffer);
         if let Some((mount, rpc)) = write {
@@ -349,10 +349,10 @@ impl Core {
                 self.follow_data(mount);
             }
             match self.both.poll_wanted() {
-                Some(Wanted::Notice(notice)) => self.notice(notice),
-                Some(Wanted::Task(Task::Execute(request))) => self.called(&request),
+                Some(HostRequest::Notice(notice)) => self.notice(notice),
+                Some(HostRequest::Task(Task::Execute(request))) => self.called(&request),
                 // Nothing else concerns callbacks.
-                Some(Wanted::Task(_)) => {}
+                Some(HostRequest::Task(_)) => {}
                 None if self.touched.is_empty() && self.touched_data.is_empty() => {
                     return was_busy;
                 }
@@ -389,7 +389,7 @@ impl Core {
                             Some(buffer) => self.drop_buffer(buffer),
                             None => {}
                         }
-                        let _ = waiting.send(Done { result, moved });
+                        let _ = waiting.send(RequestResult { result, moved });
                     }
                     Some(Waiting::Batch(parts)) => {
                         self.batch_reply((import, request), parts, result)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fulmar_base::Time;
-use fulmar_ldlm::client::{Covered, LockId};
+use fulmar_ldlm::client::{Coverage, LockId};
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{InodeBits, InodebitsPolicy, LockMode, LockType};
 use fulmar_rpc::client::ImportId;
@@ -28,7 +28,7 @@ impl Core {
         &mut self,
         import: ImportId,
         lock: LockId,
-        covered: &Covered,
+        covered: &Coverage,
         discard: bool,
     ) {
         if !self.cancel_data((import, lock), covered, discard) {
@@ -41,7 +41,7 @@ impl Core {
     pub(crate) fn drop_all(
         &mut self,
         (import, lock): (ImportId, LockId),
-        covered: &Covered,
+        covered: &Coverage,
         file: Option<Fid>,
     ) {
         let stale = self.drop_covered(import, covered, file);
@@ -76,7 +76,7 @@ impl Core {
     fn drop_covered(
         &mut self,
         import: ImportId,
-        covered: &Covered,
+        covered: &Coverage,
         file: Option<Fid>,
     ) -> Vec<Stale> {
         let Some(peer) = self.peers.get(&import) else { return Vec::new() };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
-use fulmar_ldlm::client::{Covered, EarlyId, Extra, LockId, Namespace};
+use fulmar_ldlm::client::{Coverage, EarlyId, Extra, LockId, Namespace};
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::ldlm::{Flock, LockMode, LockRequest};
 use fulmar_lustre_wire::message::Message;
@@ -95,7 +95,7 @@ pub(crate) struct Enqueued {
 }
 
 pub(crate) enum Outcome {
-    Granted(LockId, Covered, Extra),
+    Granted(LockId, Coverage, Extra),
     /// It was executed, and gave no lock.
     Nothing(Extra),
     /// The flock that is in the way.

@@ -7,7 +7,7 @@ use fulmar_base::{Errno, Time};
 
 use super::Cache;
 use super::api::{FileId, LockKey, OpId, OpenId, Output};
-use super::state::{Flush, Op, Priority, Then};
+use super::state::{AfterFlush, Flush, Op, Priority};
 use crate::stripes::Object;
 
 impl Cache {
@@ -19,7 +19,7 @@ impl Cache {
         let file = self.open_mut(open).file;
         let objects = self.file(file).layout.objects(range);
         let objects = objects.into_iter().map(|(object, _)| object).collect();
-        let flush = Flush { then: Then::Report(open), pending: BTreeSet::new() };
+        let flush = Flush { then: AfterFlush::Report(open), pending: BTreeSet::new() };
         self.begin_flush(id, flush, objects, Priority::Urgent);
         self.pump(now);
         id
@@ -30,7 +30,7 @@ impl Cache {
         let id = OpId(self.id());
         let objects = self.file(file).layout.objects(range);
         let objects = objects.into_iter().map(|(object, _)| object).collect();
-        let flush = Flush { then: Then::Nothing, pending: BTreeSet::new() };
+        let flush = Flush { then: AfterFlush::Nothing, pending: BTreeSet::new() };
         self.begin_flush(id, flush, objects, Priority::Urgent);
         self.pump(now);
         id
@@ -60,7 +60,7 @@ impl Cache {
         }
         self.revoke_reads(object);
         self.drop_uncovered(object, range.clone());
-        let flush = Flush { then: Then::Drop(object, range), pending: BTreeSet::new() };
+        let flush = Flush { then: AfterFlush::Drop(object, range), pending: BTreeSet::new() };
         self.begin_flush(id, flush, objects, Priority::High);
         self.pump(now);
         id
@@ -77,7 +77,7 @@ impl Cache {
             self.drop_dirty(*object, range.clone());
         }
         let objects = parts.into_iter().map(|(object, _)| object).collect();
-        let flush = Flush { then: Then::Cut(file, range), pending: BTreeSet::new() };
+        let flush = Flush { then: AfterFlush::Cut(file, range), pending: BTreeSet::new() };
         self.begin_flush(id, flush, objects, Priority::Full);
         self.pump(now);
         id
@@ -99,7 +99,7 @@ impl Cache {
             self.objects[object].pages.has_unwritten(part.clone())
         };
         let objects = parts.into_iter().filter(is_unwritten).map(|(object, _)| object).collect();
-        let flush = Flush { then: Then::Punch(file, range), pending: BTreeSet::new() };
+        let flush = Flush { then: AfterFlush::Punch(file, range), pending: BTreeSet::new() };
         self.begin_flush(id, flush, objects, Priority::Urgent);
         self.pump(now);
         id
@@ -142,8 +142,9 @@ impl Cache {
         self.requeue(object);
         let cached = self.objects.get_mut(&object).expect("the object is known");
         let ops = &self.ops;
-        let only_sent =
-            |op: &OpId| matches!(ops.get(op), Some(Op::Flush(Flush { then: Then::Cut(..), .. })));
+        let only_sent = |op: &OpId| {
+            matches!(ops.get(op), Some(Op::Flush(Flush { then: AfterFlush::Cut(..), .. })))
+        };
         let flushes = std::mem::take(&mut cached.flushes);
         let is_done = |(op, order): &(OpId, u64)| cached.is_settled(*order, only_sent(op));
         let (done, rest): (Vec<_>, Vec<_>) = flushes.into_iter().partition(is_done);
@@ -160,16 +161,16 @@ impl Cache {
     fn end_flush(&mut self, id: OpId) {
         let Some(Op::Flush(flush)) = self.ops.remove(&id) else { return };
         let result = match flush.then {
-            Then::Report(open) => self.take_error(open),
-            Then::Part(op) => return self.end_part(op),
-            Then::Write(open, range, accepted) => {
+            AfterFlush::Report(open) => self.take_error(open),
+            AfterFlush::Part(op) => return self.end_part(op),
+            AfterFlush::Write(open, range, accepted) => {
                 if !self.has_failed(open) {
                     self.grow(self.opens[&open].file, range.end);
                 }
                 return self.end_write(id, open, (accepted, range.end - range.start));
             }
-            Then::Nothing => Ok(()),
-            Then::Drop(object, range) => {
+            AfterFlush::Nothing => Ok(()),
+            AfterFlush::Drop(object, range) => {
                 self.drop_uncovered(object, range);
                 let cached = self.objects.get_mut(&object).expect("the object is known");
                 // Others may cut what no lock covers.
@@ -177,7 +178,7 @@ impl Cache {
                 cached.limit(covered.unwrap_or(0));
                 Ok(())
             }
-            Then::Cut(file, range) => {
+            AfterFlush::Cut(file, range) => {
                 // What was being written has made the objects longer.
                 for (object, size) in self.cut_sizes(file, range.start) {
                     let cached = self.objects.get_mut(&object).expect("the object is known");
@@ -186,7 +187,7 @@ impl Cache {
                 self.drop_written(file, range);
                 Ok(())
             }
-            Then::Punch(file, range) => {
+            AfterFlush::Punch(file, range) => {
                 self.drop_written(file, range);
                 Ok(())
             }

@@ -19,7 +19,7 @@ pub use api::{
     Bytes, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, PageCounts,
     Reply, Rpc, RpcId, Settings, Stability, TargetView, WriteError,
 };
-use state::{Cached, File, Flush, Op, Open, Pending, Server, Then, Timer};
+use state::{AfterFlush, CachedObject, File, Flush, Op, Open, Pending, Server, Timer};
 
 use crate::budget::Class;
 use crate::buffers::{Buffers, Change};
@@ -37,7 +37,7 @@ pub struct Cache {
     buffers: Buffers,
     files: BTreeMap<FileId, File>,
     opens: BTreeMap<OpenId, Open>,
-    objects: BTreeMap<Object, Cached>,
+    objects: BTreeMap<Object, CachedObject>,
     targets: BTreeMap<Target, Server>,
     ops: BTreeMap<OpId, Op>,
     rpcs: BTreeMap<RpcId, Pending>,
@@ -194,7 +194,7 @@ impl Cache {
     pub fn set_layout(&mut self, file: FileId, layout: Layout) {
         let mut targets = BTreeSet::new();
         for (object, _) in layout.objects(0..u64::MAX) {
-            self.objects.entry(object).or_insert_with(|| Cached::new(file)).file = file;
+            self.objects.entry(object).or_insert_with(|| CachedObject::new(file)).file = file;
             self.server(object.target);
             targets.insert(object.target);
         }
@@ -331,7 +331,7 @@ impl Cache {
         }
         let output = match self.ops.remove(&id) {
             Some(Op::Write(write)) => interrupted(id, write.len()),
-            Some(Op::Flush(Flush { then: Then::Write(_, _, accepted), .. })) => {
+            Some(Op::Flush(Flush { then: AfterFlush::Write(_, _, accepted), .. })) => {
                 interrupted(id, accepted)
             }
             _ => Output::Done { op: id, result: Err(Errno::EINTR) },

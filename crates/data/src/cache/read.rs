@@ -10,26 +10,26 @@ use super::api::{Bytes, OpId, OpenId, Output, RpcId, Settings};
 use super::state::{self, Op, Pending, Read, Server};
 use crate::budget::Class;
 use crate::buffers::BUFFER_MAX;
-use crate::pages::Found;
+use crate::pages::PageState;
 use crate::reader::{self, Limits};
 use crate::stripes::{Object, Place};
 use crate::writer::pages;
 
 /// Where a part of a file is, and what is there.
-type Known = (Object, Range<u64>, Found);
+type PartSource = (Object, Range<u64>, PageState);
 
 /// What is known of a range of a file.
-struct Seen {
+struct ReadParts {
     /// In order. What is nowhere is zeros.
-    parts: Vec<(Range<u64>, Option<Known>)>,
+    parts: Vec<(Range<u64>, Option<PartSource>)>,
 }
 
-impl Seen {
+impl ReadParts {
     /// Returns the ranges of objects that are missing, as whole pages.
     fn missing(&self) -> BTreeMap<Object, Vec<Range<u64>>> {
         let mut missing: BTreeMap<Object, Vec<Range<u64>>> = BTreeMap::new();
         for (_, place) in &self.parts {
-            let Some((object, range, Found::Missing)) = place else { continue };
+            let Some((object, range, PageState::Missing)) = place else { continue };
             let range = pages(range);
             let ranges = missing.entry(*object).or_default();
             match ranges.last_mut() {
@@ -42,8 +42,8 @@ impl Seen {
     }
 
     fn coming(&self) -> BTreeSet<RpcId> {
-        let coming = |place: &Option<Known>| match place {
-            Some((_, _, Found::Coming(rpc))) => Some(*rpc),
+        let coming = |place: &Option<PartSource>| match place {
+            Some((_, _, PageState::Coming(rpc))) => Some(*rpc),
             _ => None,
         };
         self.parts.iter().filter_map(|(_, place)| coming(place)).collect()
@@ -127,7 +127,7 @@ impl Cache {
         Limits { band, least: rpc.min(most).max(1), first: self.last_window.max(2 * rpc), most }
     }
 
-    fn look(&self, file: super::FileId, range: Range<u64>) -> Seen {
+    fn look(&self, file: super::FileId, range: Range<u64>) -> ReadParts {
         let mut parts = Vec::new();
         for piece in self.file(file).layout.pieces(range) {
             let Place::Object { object, at } = piece.place else {
@@ -140,7 +140,7 @@ impl Cache {
                 parts.push((first..first + (part.end - part.start), Some((object, part, found))));
             }
         }
-        Seen { parts }
+        ReadParts { parts }
     }
 
     /// Gives memory to reads that wait for it, in order.
@@ -210,10 +210,10 @@ impl Cache {
         true
     }
 
-    fn pin_found(&mut self, seen: &Seen) -> Vec<fulmar_base::BufferId> {
+    fn pin_found(&mut self, seen: &ReadParts) -> Vec<fulmar_base::BufferId> {
         let mut pins = Vec::new();
         for (_, place) in &seen.parts {
-            if let Some((_, _, Found::Bytes(Some(memory)))) = place {
+            if let Some((_, _, PageState::Bytes(Some(memory)))) = place {
                 self.buffers.pin(memory.buffer);
                 pins.push(memory.buffer);
             }
@@ -221,12 +221,12 @@ impl Cache {
         pins
     }
 
-    fn ready(&mut self, id: OpId, seen: &Seen) {
+    fn ready(&mut self, id: OpId, seen: &ReadParts) {
         let Some(Op::Read(read)) = self.ops.get(&id) else { return };
         let mut bytes = Vec::new();
         for (part, place) in &seen.parts {
             let len = part.end - part.start;
-            let Some((object, range, Found::Bytes(Some(memory)))) = place else {
+            let Some((object, range, PageState::Bytes(Some(memory)))) = place else {
                 bytes.push(Bytes::Zeros(len));
                 continue;
             };

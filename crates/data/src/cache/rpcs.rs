@@ -6,7 +6,7 @@ use fulmar_base::{Span, Time};
 
 use super::Cache;
 use super::api::{Direction, Flags, Output, Reply, Rpc, RpcId};
-use super::state::{Cached, Kind, Pending, Priority};
+use super::state::{CachedObject, Kind, Pending, Priority};
 use crate::grants::Figures;
 use crate::stripes::{Object, Target};
 use crate::writer::{Want, gather};
@@ -134,7 +134,7 @@ impl Cache {
         let cached = self.objects.get_mut(&object).expect("the object is known");
         let server = self.targets.get_mut(&object.target).expect("its target is known");
         let terms = *server.grants.terms();
-        let Cached { dirty, pages, busy, .. } = cached;
+        let CachedObject { dirty, pages, busy, .. } = cached;
         let Some(extents) = gather(dirty, pages, busy, want, &terms) else { return false };
         self.next_id += 1;
         let id = RpcId(self.next_id);

@@ -65,7 +65,7 @@ pub(super) enum Priority {
 
 /// What is cached of an object.
 #[derive(Debug)]
-pub(super) struct Cached {
+pub(super) struct CachedObject {
     pub(super) file: FileId,
     pub(super) pages: Pages,
     pub(super) dirty: Dirty,
@@ -90,7 +90,7 @@ pub(super) struct Cached {
     pub(super) aged: Option<u64>,
 }
 
-impl Cached {
+impl CachedObject {
     pub(super) fn new(file: FileId) -> Self {
         Self {
             file,
@@ -277,13 +277,13 @@ pub(super) struct Fragment {
 
 #[derive(Debug)]
 pub(super) struct Flush {
-    pub(super) then: Then,
+    pub(super) then: AfterFlush,
     pub(super) pending: BTreeSet<Object>,
 }
 
 /// What follows a flush.
 #[derive(Clone, Debug)]
-pub(super) enum Then {
+pub(super) enum AfterFlush {
     /// Nothing.
     Nothing,
     /// The open file is told of failed writes.
@@ -300,7 +300,7 @@ pub(super) enum Then {
     Punch(FileId, Range<u64>),
 }
 
-impl Then {
+impl AfterFlush {
     /// Returns the open file that waits for it.
     pub(super) fn open(&self) -> Option<OpenId> {
         match self {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use fulmar_base::{BufferId, Time};
 
 use super::api::{FileId, OpId, OpenId, Output, Stability, WriteError};
-use super::state::{Arena, Flush, Fragment, Op, Open, Priority, Server, Then, Timer, Write};
+use super::state::{AfterFlush, Arena, Flush, Fragment, Op, Open, Priority, Server, Timer, Write};
 use super::{Cache, SIZE_MAX};
 use crate::budget::Class;
 use crate::buffers::BUFFER_MAX;
@@ -99,7 +99,7 @@ impl Cache {
         } else {
             // If it is refused, nothing behind it is written.
             let (id, flush) =
-                (OpId(self.id()), Flush { then: Then::Part(op), pending: BTreeSet::new() });
+                (OpId(self.id()), Flush { then: AfterFlush::Part(op), pending: BTreeSet::new() });
             self.begin_flush(id, flush, vec![object], Priority::Urgent);
         }
         self.pump(now);
@@ -155,7 +155,7 @@ impl Cache {
         if objects.is_empty() {
             self.outputs.push_back(Output::Written { op: id, result: Ok(accepted) });
         } else {
-            let then = Then::Write(open, range, accepted);
+            let then = AfterFlush::Write(open, range, accepted);
             let flush = Flush { then, pending: BTreeSet::new() };
             self.begin_flush(id, flush, objects.into_iter().collect(), Priority::Urgent);
         }

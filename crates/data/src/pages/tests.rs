@@ -43,7 +43,7 @@ impl Rig {
 
     fn bytes(&self, range: Range<u64>) -> Vec<(Range<u64>, Option<u64>)> {
         let offset = |found| match found {
-            Found::Bytes(memory) => memory.map(|memory: Memory| memory.offset),
+            PageState::Bytes(memory) => memory.map(|memory: Memory| memory.offset),
             _ => None,
         };
         self.pages.look(range).into_iter().map(|(part, found)| (part, offset(found))).collect()
@@ -57,12 +57,12 @@ fn a_write_during_a_read_is_not_replaced_by_what_arrives() {
     let written = rig.write(16..32);
     rig.pages.discard(40..48, false, &mut rig.buffers);
     rig.arrived(0..64, 1, read);
-    let at = |offset| Found::Bytes(Some(Memory { buffer: read, offset }));
+    let at = |offset| PageState::Bytes(Some(Memory { buffer: read, offset }));
     let expected = [
         (0..16, at(0)),
-        (16..32, Found::Bytes(Some(written))),
+        (16..32, PageState::Bytes(Some(written))),
         (32..40, at(32)),
-        (40..48, Found::Missing),
+        (40..48, PageState::Missing),
         (48..64, at(48)),
     ];
     assert_eq!(rig.pages.look(0..64), expected);
@@ -84,10 +84,10 @@ fn what_is_written_during_a_write_is_dirty_and_has_other_memory() {
     rig.pages.written(8..16, RpcId(2), false, &mut rig.buffers);
     rig.buffers.unpin(second.buffer);
     let expected = [
-        (0..8, Found::Bytes(Some(first))),
-        (8..12, Found::Missing),
-        (12..16, Found::Bytes(Some(third))),
-        (16..32, Found::Bytes(Some(first.skip(16)))),
+        (0..8, PageState::Bytes(Some(first))),
+        (8..12, PageState::Missing),
+        (12..16, PageState::Bytes(Some(third))),
+        (16..32, PageState::Bytes(Some(first.skip(16)))),
     ];
     assert_eq!(rig.pages.look(0..32), expected);
 }
@@ -131,7 +131,7 @@ fn what_is_behind_the_end_of_an_object_is_zeros() {
     rig.arrived(0..40, 1, buffer);
     assert_eq!(rig.bytes(0..64), [(0..40, Some(0)), (40..64, None)]);
     rig.pages.not_arrived(0..64, RpcId(1), &mut rig.buffers);
-    assert_eq!(rig.pages.look(40..64), [(40..64, Found::Bytes(None))]);
+    assert_eq!(rig.pages.look(40..64), [(40..64, PageState::Bytes(None))]);
 }
 
 /// What a byte of the model is.
@@ -216,9 +216,9 @@ impl Model {
         for (part, found) in self.rig.pages.look(0..SIZE) {
             for byte in &self.bytes[part.start as usize..part.end as usize] {
                 let is_right = match (found, byte) {
-                    (Found::Missing, Byte::Missing) => true,
-                    (Found::Coming(rpc), Byte::Coming(of)) => rpc.0 == *of,
-                    (Found::Bytes(Some(memory)), Byte::Here(_, buffer)) => {
+                    (PageState::Missing, Byte::Missing) => true,
+                    (PageState::Coming(rpc), Byte::Coming(of)) => rpc.0 == *of,
+                    (PageState::Bytes(Some(memory)), Byte::Here(_, buffer)) => {
                         memory.buffer.0 == *buffer
                     }
                     _ => false,

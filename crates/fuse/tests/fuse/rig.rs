@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOptions, blocking};
-use fulmar_fuse::{Asked, Mounted, Options};
+use fulmar_fuse::{Mount, Options, RequestCounts};
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{NiOptions, Node, Options as NodeOptions, Runtime};
 use fulmar_rpc::import::TargetKind;
@@ -24,7 +24,7 @@ pub(crate) struct Rig {
     serving: Option<Serving>,
     server: Node,
     runtime: Runtime,
-    mounts: Vec<(Mounted, Node)>,
+    mounts: Vec<(Mount, Node)>,
     file_systems: Vec<FileSystem>,
 }
 
@@ -78,8 +78,7 @@ impl Rig {
         std::fs::create_dir(&mountpoint).unwrap();
         let mut parsed = Options::default();
         parsed.add(options).unwrap();
-        let (mounted, _) =
-            Mounted::start(file_system, &self.address, &mountpoint, &parsed).unwrap();
+        let (mounted, _) = Mount::start(file_system, &self.address, &mountpoint, &parsed).unwrap();
         self.mounts.push((mounted, node));
         mountpoint
     }
@@ -90,7 +89,7 @@ impl Rig {
     }
 
     /// Returns what the kernel has asked a mount.
-    pub(crate) fn asked(&self, mount: usize) -> Asked {
+    pub(crate) fn asked(&self, mount: usize) -> RequestCounts {
         self.mounts[mount].0.asked()
     }
 

@@ -68,7 +68,7 @@ pub enum Convert {
 
 /// What a user needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct LockSpec {
     /// The resource and the type of the lock.
     pub resource: ResourceDesc,
     /// The mode.
@@ -85,7 +85,7 @@ pub struct Wanted {
     pub early: Vec<Handle>,
 }
 
-impl Wanted {
+impl LockSpec {
     /// Returns a request without flags, for which a held lock will do.
     pub fn new(resource: ResourceDesc, mode: LockMode, policy: impl Into<Policy>) -> Self {
         let (policy, flags, early) = (policy.into(), LockFlags::NONE, Vec::new());
@@ -153,7 +153,7 @@ pub enum CallbackKind {
 /// What a lock covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Covered {
+pub struct Coverage {
     pub resource: ResourceDesc,
     pub mode: LockMode,
     pub policy: Policy,
@@ -187,7 +187,7 @@ pub enum Output {
         /// Which.
         lock: LockId,
         /// What it covers, which may be more or something else than requested.
-        covered: Box<Covered>,
+        covered: Box<Coverage>,
         /// What came with it.
         extra: Box<Extra>,
     },
@@ -219,7 +219,7 @@ pub enum Output {
         /// Which lock.
         lock: LockId,
         /// What: of inodebits, the bits.
-        covered: Box<Covered>,
+        covered: Box<Coverage>,
         /// Drop without writing.
         discard: bool,
     },

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::ldlm::{InodeBits, LockFlags, LockMode, LockType};
 
 use super::grant::{called_bits, check_lvb};
 use super::lock::{Marks, State};
-use super::{Callback, CallbackKind, Covered, Extra, LockId, Namespace, Output};
+use super::{Callback, CallbackKind, Coverage, Extra, LockId, Namespace, Output};
 
 /// The flags that callbacks may have. Spec: ptlrpc-ldlm-mgs §18.1.
 const FLAGS: u32 = LockFlags::FLOCK_DEADLOCK.0 | LockFlags::DISCARD_DATA.0 | LockFlags::AST_SENT.0;
@@ -85,7 +85,7 @@ impl Namespace {
         }
         check_lvb(kind, lvb)?;
         let (resource, lock) = (self.resource(place), self.locks.at(place));
-        let requested = Covered { resource, mode: lock.mode(), policy: lock.policy() };
+        let requested = Coverage { resource, mode: lock.mode(), policy: lock.policy() };
         self.adopt(place, granted, &request.lock)?;
         if request.flags.has(LockFlags::AST_SENT) {
             if request.flags.has(LockFlags::DISCARD_DATA) {

@@ -9,7 +9,7 @@ use fulmar_lustre_wire::ldlm::LockType;
 
 use super::held::MODES;
 use super::lock::{Lock, Marks};
-use super::{Covered, EarlyId, LockId, Namespace, Output, tree};
+use super::{Coverage, EarlyId, LockId, Namespace, Output, tree};
 use crate::mode;
 use crate::slab::NIL;
 
@@ -24,7 +24,7 @@ pub(super) struct Early {
 impl Namespace {
     /// Gives up at most `room` unused locks that a request is about to conflict with. When what they
     /// cover is flushed, [`Output::Early`] names them, and the request must carry them.
-    pub fn early_cancel(&mut self, now: Time, conflicts: &[Covered], room: usize) -> EarlyId {
+    pub fn early_cancel(&mut self, now: Time, conflicts: &[Coverage], room: usize) -> EarlyId {
         let id = EarlyId(self.next_early);
         self.next_early += 1;
         self.early.insert(id, Early::default());
@@ -69,7 +69,7 @@ impl Namespace {
     }
 
     /// Returns the unused locks that exclude what is given.
-    fn conflicting(&self, with: &Covered) -> Vec<u32> {
+    fn conflicting(&self, with: &Coverage) -> Vec<u32> {
         let Some(resource) = self.resources.find(&with.resource) else { return Vec::new() };
         let (root, [first, second, _]) = (self.resources.at(resource).root, with.policy.words);
         let mut found = Vec::new();

@@ -7,7 +7,7 @@ use fulmar_lustre_wire::ldlm::{
 use fulmar_lustre_wire::{Handle, Status};
 
 use super::lock::{Marks, State};
-use super::{Answer, Covered, Extra, LockId, Namespace, Output};
+use super::{Answer, Coverage, Extra, LockId, Namespace, Output};
 use crate::mode;
 
 impl Namespace {
@@ -225,7 +225,9 @@ impl Namespace {
         let lock = self.locks.at_mut(place);
         lock.marks.clear(Marks::COMPLETED);
         lock.busy().lvb = Vec::new();
-        let Some(Covered { resource, mode, policy }) = lock.busy().requested.take() else { return };
+        let Some(Coverage { resource, mode, policy }) = lock.busy().requested.take() else {
+            return;
+        };
         lock.set_mode(mode);
         lock.set_policy(policy);
         self.move_to(place, resource);

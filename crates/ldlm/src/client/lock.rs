@@ -4,7 +4,7 @@ use fulmar_base::Time;
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::ldlm::{LockFlags, LockMode, Policy};
 
-use super::{Covered, EarlyId};
+use super::{Coverage, EarlyId};
 use crate::slab::NIL;
 use crate::treap::Links;
 
@@ -63,7 +63,7 @@ pub(super) struct Busy {
     /// The value block of a completion that came before the reply.
     pub(super) lvb: Vec<u8>,
     /// What was requested, before that completion changed it.
-    pub(super) requested: Option<Covered>,
+    pub(super) requested: Option<Coverage>,
     /// The bits that are being flushed, to be converted away; none to cancel the lock.
     pub(super) converting: u64,
     /// Who waits for the end.

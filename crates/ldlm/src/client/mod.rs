@@ -77,8 +77,8 @@ use fulmar_lustre_wire::ldlm::{
 
 use crate::mode;
 pub use api::{
-    Answer, Callback, CallbackKind, CancelId, Convert, Covered, EarlyId, Extra, LockId, Output,
-    Settings, Start, Wanted,
+    Answer, Callback, CallbackKind, CancelId, Convert, Coverage, EarlyId, Extra, LockId, LockSpec,
+    Output, Settings, Start,
 };
 use lock::{Lock, Marks, State};
 use resources::Resources;
@@ -90,7 +90,7 @@ pub struct Namespace {
     settings: Settings,
     locks: Slots<Lock>,
     resources: Resources,
-    unused: unused::Unused,
+    unused: unused::UnusedLocks,
     /// The bounds of waits for completions.
     waits: Timers<LockId>,
     /// Locks of the server to cancel.
@@ -111,7 +111,7 @@ impl Namespace {
             settings,
             locks: Slots::default(),
             resources: Resources::new(settings.key),
-            unused: unused::Unused::default(),
+            unused: unused::UnusedLocks::default(),
             waits: Timers::default(),
             ready: VecDeque::new(),
             cancels: BTreeMap::new(),
@@ -135,12 +135,12 @@ impl Namespace {
     ///
     /// # Errors
     /// EINVAL if the type or the mode is not valid, or what is wanted is empty.
-    pub fn acquire(&mut self, now: Time, wanted: Wanted) -> Result<Start, Errno> {
+    pub fn acquire(&mut self, now: Time, wanted: LockSpec) -> Result<Start, Errno> {
         if !is_valid(&wanted) {
             self.cancel_early(wanted.early);
             return Err(Errno::EINVAL);
         }
-        let Wanted { resource, mode, policy, flags, .. } = wanted;
+        let LockSpec { resource, mode, policy, flags, .. } = wanted;
         if wanted.match_held
             && let Some(place) = self.search(&resource, mode, policy)
         {
@@ -302,7 +302,7 @@ impl Namespace {
     }
 
     /// Returns what a lock covers, if it is granted.
-    pub fn covered(&self, id: LockId) -> Option<Covered> {
+    pub fn covered(&self, id: LockId) -> Option<Coverage> {
         let place = self.locks.place(id)?;
         let is_granted = matches!(self.locks.at(place).state, State::Granted | State::Flushing);
         is_granted.then(|| self.cover(place))
@@ -346,13 +346,13 @@ impl Namespace {
         self.resources.at(self.locks.at(place).resource).desc
     }
 
-    fn cover(&self, place: u32) -> Covered {
+    fn cover(&self, place: u32) -> Coverage {
         let (lock, resource) = (self.locks.at(place), self.resource(place));
         let mut policy = lock.policy();
         if resource.kind == LockType::IBITS {
             policy.words[1] = 0;
         }
-        Covered { resource, mode: lock.mode(), policy }
+        Coverage { resource, mode: lock.mode(), policy }
     }
 
     /// Removes a lock without a word to the server or the user.
@@ -369,7 +369,7 @@ impl Namespace {
 }
 
 /// Returns whether a server may accept a request.
-fn is_valid(wanted: &Wanted) -> bool {
+fn is_valid(wanted: &LockSpec) -> bool {
     let [first, second, _] = wanted.policy.words;
     let has_policy = match wanted.resource.kind {
         LockType::PLAIN => wanted.policy == Policy::default(),

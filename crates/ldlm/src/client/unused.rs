@@ -14,7 +14,7 @@ const EQUAL_MAX: usize = 16;
 
 /// The list, and what the server says about it.
 #[derive(Debug)]
-pub(super) struct Unused {
+pub(super) struct UnusedLocks {
     oldest: u32,
     newest: u32,
     len: usize,
@@ -24,13 +24,13 @@ pub(super) struct Unused {
     limit: Option<usize>,
 }
 
-impl Default for Unused {
+impl Default for UnusedLocks {
     fn default() -> Self {
         Self { oldest: NIL, newest: NIL, len: 0, volume: None, limit: None }
     }
 }
 
-impl Unused {
+impl UnusedLocks {
     /// Empties the list. The limits stay.
     pub(super) fn forget_all(&mut self) {
         (self.oldest, self.newest, self.len) = (NIL, NIL, 0);
@@ -141,7 +141,7 @@ impl Namespace {
 
     /// Returns when the oldest lock is too old.
     pub(super) fn next_too_old(&self) -> Option<Time> {
-        let Unused { oldest, len, volume, .. } = self.unused;
+        let UnusedLocks { oldest, len, volume, .. } = self.unused;
         let used_at = self.locks.get(oldest).filter(|_| oldest != NIL)?.used_at;
         let by_volume = volume.map(|volume| Duration::from_secs((volume / len as u64) + 1));
         Some(used_at + self.settings.age_max.min(by_volume.unwrap_or(Duration::MAX)))

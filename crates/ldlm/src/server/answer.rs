@@ -5,7 +5,7 @@ use fulmar_lustre_wire::Status;
 use fulmar_lustre_wire::ldlm::{LockFlags, LockReply, OstLvb};
 
 use super::api::{IntentResult, Output, RequestId};
-use super::enqueue::Asked;
+use super::enqueue::ReplyContext;
 use super::lock::{Flags, Kind};
 use super::namespace::Namespace;
 
@@ -33,8 +33,8 @@ impl Namespace {
     }
 
     /// Answers with a lock as it is now.
-    pub(super) fn reply_lock(&mut self, now: Time, id: u32, asked: &Asked) {
-        let Asked { request, flags, result, .. } = *asked;
+    pub(super) fn reply_lock(&mut self, now: Time, id: u32, asked: &ReplyContext) {
+        let ReplyContext { request, flags, result, .. } = *asked;
         let lock = &self.locks[id];
         let (is_granted, place) = (lock.is_granted, lock.resource);
         let resource = &self.resources[place];

@@ -14,7 +14,7 @@ const REQUEST_FLAGS: LockFlags = LockFlags(0xe08c_131a);
 
 /// What a reply needs to know of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct ReplyContext {
     pub(super) request: RequestId,
     /// The client's name of the lock.
     pub(super) client: Handle,
@@ -61,7 +61,7 @@ impl Namespace {
 
     fn begin(&mut self, now: Time, export: u32, enqueue: &Enqueue) -> Result<(), Errno> {
         let (claim, asked) = self.check_request(export, enqueue)?;
-        let Asked { request, client, flags, result } = asked;
+        let ReplyContext { request, client, flags, result } = asked;
         let is_replay = flags.has(LockFlags::REPLAY);
         if (enqueue.is_resent || is_replay)
             && let Some(id) = self.find_lock(export, client)
@@ -107,7 +107,11 @@ impl Namespace {
     }
 
     /// Checks flags, type, mode and policy, in the order of a kernel server.
-    fn check_request(&self, export: u32, enqueue: &Enqueue) -> Result<(Claim, Asked), Errno> {
+    fn check_request(
+        &self,
+        export: u32,
+        enqueue: &Enqueue,
+    ) -> Result<(Claim, ReplyContext), Errno> {
         let LockRequest { flags, ref lock, ref handles, .. } = enqueue.lock;
         if flags.0 & !REQUEST_FLAGS.0 != 0 {
             return Err(Errno::EPROTO);
@@ -128,7 +132,7 @@ impl Namespace {
             }
             Outcome::Ordinary | Outcome::Failed(_) => IntentResult::default(),
         };
-        let asked = Asked { request: enqueue.request, client, flags, result };
+        let asked = ReplyContext { request: enqueue.request, client, flags, result };
         Ok((Claim { kind, mode, part, export }, asked))
     }
 
@@ -139,7 +143,7 @@ impl Namespace {
         place: u32,
         enqueue: &Enqueue,
         claim: &Claim,
-        asked: &Asked,
+        asked: &ReplyContext,
     ) -> Result<(), Errno> {
         if !claim.has_lvb() || self.is_lvb_fresh(place) {
             return self.decide(now, place, enqueue, claim, asked);
@@ -165,7 +169,7 @@ impl Namespace {
         place: u32,
         enqueue: &Enqueue,
         claim: &Claim,
-        asked: &Asked,
+        asked: &ReplyContext,
     ) -> Result<(), Errno> {
         match claim.kind {
             _ if is_glimpse(claim, enqueue) => {
@@ -181,7 +185,7 @@ impl Namespace {
         now: Time,
         place: u32,
         claim: &Claim,
-        asked: &Asked,
+        asked: &ReplyContext,
     ) -> Result<(), Errno> {
         if self.is_free_now(place, claim) {
             if claim.kind == Kind::Inodebits && self.part_granted(place, claim).value == 0 {
@@ -259,8 +263,14 @@ impl Namespace {
 
     /// Restores a lock that a client had before the target was restarted.
     /// Spec: ptlrpc-ldlm-mgs §21.6.
-    fn replay(&mut self, now: Time, place: u32, claim: &Claim, asked: &Asked) -> Result<(), Errno> {
-        let Asked { client, flags, .. } = *asked;
+    fn replay(
+        &mut self,
+        now: Time,
+        place: u32,
+        claim: &Claim,
+        asked: &ReplyContext,
+    ) -> Result<(), Errno> {
+        let ReplyContext { client, flags, .. } = *asked;
         let is_granted = flags.has(LockFlags::BLOCK_GRANTED);
         if !is_granted && !flags.has(LockFlags::BLOCK_WAIT) {
             return match claim.kind {
@@ -298,7 +308,7 @@ impl Namespace {
         now: Time,
         export: u32,
         lock: Handle,
-        asked: &Asked,
+        asked: &ReplyContext,
     ) -> Result<(), Errno> {
         let found = self.by_handle.get(&lock).copied();
         let found = found.filter(|&id| self.locks[id].export == LOCAL && self.locks[id].is_granted);
@@ -315,7 +325,7 @@ impl Namespace {
     }
 }
 
-impl Asked {
+impl ReplyContext {
     /// Returns the same with more flags for the reply.
     pub(super) fn with(self, flags: LockFlags) -> Self {
         Self { flags: self.flags.with(flags), ..self }

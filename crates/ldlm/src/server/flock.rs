@@ -10,7 +10,7 @@ use fulmar_lustre_wire::ldlm::{
 use fulmar_lustre_wire::{Handle, Status};
 
 use super::api::{CallbackKind, RequestId};
-use super::enqueue::Asked;
+use super::enqueue::ReplyContext;
 use super::lock::{Claim, Kind, Lock, Mode, Part};
 use super::namespace::Namespace;
 
@@ -23,9 +23,9 @@ impl Namespace {
         now: Time,
         place: u32,
         claim: &Claim,
-        asked: &Asked,
+        asked: &ReplyContext,
     ) -> Result<(), Errno> {
-        let Asked { request, client, flags, .. } = *asked;
+        let ReplyContext { request, client, flags, .. } = *asked;
         if claim.mode == Mode::NL {
             return self.unlock(now, place, request, claim, flags);
         }

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::ldlm::{InodeBits, LockFlags, LockRequest};
 
 use super::api::{CallbackKind, IntentResult, RequestId};
-use super::enqueue::Asked;
+use super::enqueue::ReplyContext;
 use super::lock::{Claim, Flags, Kind, Mode};
 use super::namespace::{LOCAL, Namespace};
 use super::resource::Pending;
@@ -37,9 +37,9 @@ impl Namespace {
         place: u32,
         export: Handle,
         claim: &Claim,
-        asked: &Asked,
+        asked: &ReplyContext,
     ) -> Result<(), Errno> {
-        let Asked { request, client, flags, .. } = *asked;
+        let ReplyContext { request, client, flags, .. } = *asked;
         if self.is_free_now(place, claim) {
             let id = self.add_new(place, claim, client, flags);
             self.grant(place, id);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
-use fulmar_ldlm::client::{self, Convert, Covered, LockId, Settings, Start, Wanted};
+use fulmar_ldlm::client::{self, Convert, Coverage, LockId, LockSpec, Settings, Start};
 use fulmar_ldlm::mode::are_compatible;
 use fulmar_ldlm::server::{self, Config, Enqueue, Features, Outcome, RequestId};
 use fulmar_lustre_wire::ldlm::{
@@ -68,8 +68,8 @@ struct Client {
     pending: BTreeSet<LockId>,
     uses: BTreeMap<LockId, u32>,
     /// What it has in its cache.
-    held: BTreeMap<LockId, Covered>,
-    flushing: BTreeMap<LockId, Covered>,
+    held: BTreeMap<LockId, Coverage>,
+    flushing: BTreeMap<LockId, Coverage>,
 }
 
 /// What a request of a client is.
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    fn wanted(&mut self) -> Wanted {
+    fn wanted(&mut self) -> LockSpec {
         let rng = &mut self.rng;
         let (start, file) =
             (rng.below(6) * 4096, Fid { seq: 7, oid: rng.below(2) as u32, version: 0 });
@@ -226,7 +226,7 @@ impl World {
         } else {
             LockFlags::NONE
         };
-        Wanted::new(resource, mode, policy).with(flags)
+        LockSpec::new(resource, mode, policy).with(flags)
     }
 
     fn acquire(&mut self, client: usize) {
@@ -476,7 +476,7 @@ impl World {
     }
 
     fn check_exclusion(&self) {
-        let all: Vec<(usize, &Covered)> = self
+        let all: Vec<(usize, &Coverage)> = self
             .clients
             .iter()
             .enumerate()

@@ -19,7 +19,7 @@ use fulmar_trace::rpc::{Calls, Rpc};
 
 /// What was compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Played {
+pub(crate) struct PlaybackCounts {
     pub(crate) enqueues: u32,
     pub(crate) blocking: u32,
     pub(crate) completion: u32,
@@ -33,11 +33,14 @@ pub(crate) struct Played {
 }
 
 /// Plays the requests of traces for locks of a type, and compares all that comes out.
-pub(crate) fn play(names: &[&str], kind: LockType, config: Config) -> Played {
-    names.iter().map(|name| play_one(name, kind, config)).fold(Played::default(), Played::plus)
+pub(crate) fn play(names: &[&str], kind: LockType, config: Config) -> PlaybackCounts {
+    names
+        .iter()
+        .map(|name| play_one(name, kind, config))
+        .fold(PlaybackCounts::default(), PlaybackCounts::plus)
 }
 
-fn play_one(name: &str, kind: LockType, config: Config) -> Played {
+fn play_one(name: &str, kind: LockType, config: Config) -> PlaybackCounts {
     let path = format!("{}/../../testdata/traces/{name}.pcapng.gz", env!("CARGO_MANIFEST_DIR"));
     let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let items = lnet::items(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -53,7 +56,7 @@ fn play_one(name: &str, kind: LockType, config: Config) -> Played {
     playback.played
 }
 
-impl Played {
+impl PlaybackCounts {
     fn plus(self, other: Self) -> Self {
         Self {
             enqueues: self.enqueues + other.enqueues,
@@ -94,7 +97,7 @@ struct Playback {
     intents: BTreeMap<u64, (Handle, LockRequest, IntentResult)>,
     /// Our callback for each recorded one, by XID.
     under_way: BTreeMap<u64, Callback>,
-    played: Played,
+    played: PlaybackCounts,
 }
 
 impl Playback {

@@ -11,7 +11,7 @@ mod node;
 mod plan;
 mod target;
 
-use check::Seen;
+use check::RunCounts;
 use cluster::Cluster;
 use plan::{Fault, Plan};
 
@@ -19,8 +19,8 @@ use plan::{Fault, Plan};
 const SEEDS: u64 = 300;
 
 /// Runs plans, and returns what they met.
-fn run(seeds: u64, plan: impl Fn(u64) -> Plan, fault: Fault) -> Seen {
-    let mut seen = Seen::default();
+fn run(seeds: u64, plan: impl Fn(u64) -> Plan, fault: Fault) -> RunCounts {
+    let mut seen = RunCounts::default();
     for seed in 0..seeds {
         let run = Cluster::run(plan(seed), fault);
         seen.add(&run.unwrap_or_else(|error| panic!("seed {seed}: {error}")));

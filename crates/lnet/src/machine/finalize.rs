@@ -25,7 +25,7 @@ impl Lnet {
         self.settle(now);
     }
 
-    /// Ends a message that we sent, or that never found a path.
+    /// Ends a message that this node sent, or that never found a path.
     pub(super) fn finalize_send(&mut self, now: Time, id: MessageId, status: Result<(), Errno>) {
         let message = self.messages.remove(id);
         if message.is_committed() {

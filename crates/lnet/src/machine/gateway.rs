@@ -42,7 +42,7 @@ impl Lnet {
         self.remove_routes(&gone);
     }
 
-    /// Asks a gateway for its state, over the next of the networks that it shares with us.
+    /// Asks a gateway for its state, over the next of the networks that it shares with this node.
     pub(super) fn check_gateway(&mut self, now: Time, peer: PeerId) {
         if !self.routing.begin_check(now, peer) {
             return;

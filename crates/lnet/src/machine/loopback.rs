@@ -30,7 +30,7 @@ impl Lnet {
         self.settle(now);
     }
 
-    /// Receives what we send to ourselves.
+    /// Receives what the node sends to itself.
     pub(super) fn loop_back(&mut self, now: Time, id: MessageId) {
         let message = self.messages.live(id);
         message.stage = Stage::Looping;

@@ -20,7 +20,7 @@ use crate::peers::PeerNiId;
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) header: Header,
-    /// What follows the header, of a message that we send.
+    /// What follows the header, of a message that is sent.
     pub(super) payload: Payload,
     /// The operation of a descriptor that it carries.
     pub(super) operation: Option<Operation>,

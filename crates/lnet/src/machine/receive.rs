@@ -151,7 +151,7 @@ impl Lnet {
         if header.target != ni && header.target.net() == ni.net() {
             return Err("it is for another node of the network and should have gone there");
         }
-        // A router that knows us by another NID brings what is for it, and cannot do otherwise.
+        // A router that knows this node by another NID brings what is for it, and cannot do otherwise.
         let routed = header.source != from;
         if header.target != ni && self.ni_of(header.target).is_some() && !routed {
             return Err("it is for another of our interfaces and should have gone there");
@@ -159,8 +159,8 @@ impl Lnet {
         Ok(())
     }
 
-    /// Makes a record of who sent us something; the first interface it came by is the one by
-    /// which it knows us.
+    /// Makes a record of who sent something; the first interface it came by is the one by
+    /// which it knows this node.
     pub(super) fn sender(&mut self, now: Time, ni: Nid, from: Nid) -> Option<PeerNiId> {
         if let Some(found) = self.peers.find(from) {
             return Some(found);

@@ -307,7 +307,7 @@ impl Lnet {
     }
 
     /// Returns the NID at which a peer can be pinged: of a gateway one on the network whose turn
-    /// it is, of another its primary, if we are on its network.
+    /// it is, of another its primary, if this node is on its network.
     pub(super) fn contact(&self, peer: PeerId) -> Option<Nid> {
         let nids = self.peers.nids_of(peer);
         let checked = self.check_net(peer);
@@ -368,7 +368,7 @@ impl Lnet {
         self.peers.ni(peer_ni).map_or(Net::ANY, |ni| ni.nid().net())
     }
 
-    /// Returns the network that we share with a peer and that is the best to reach it by.
+    /// Returns the network that is shared with a peer and that is the best to reach it by.
     /// Spec: lnet-behaviour §10.3.
     ///
     /// A kernel does not look for credits here; what waits for one counts, so that messages do not
@@ -415,7 +415,7 @@ impl Lnet {
         best(on_net, key).map(|ni| ni.id)
     }
 
-    /// Returns the interface by which a peer without multi-rail knows us, from now on always.
+    /// Returns the interface by which a peer without multi-rail knows this node, from now on always.
     fn preferred_ni(&mut self, now: Time, peer_ni: PeerNiId) -> Option<NiId> {
         let known = self.peers.ni(peer_ni)?.preferred();
         if let Some(ni) = known.and_then(|nid| self.ni_of(nid)) {

@@ -13,7 +13,7 @@ use super::select::{Criteria, Hop, Path};
 use crate::api::{Get, MdId, Memory, Output, Put, ServiceId};
 use crate::credits::Account;
 use crate::health::Target;
-use crate::matching::{Begun, Owner, Request};
+use crate::matching::{Owner, Request, StartedRequest};
 use crate::ni::NiId;
 
 impl Lnet {
@@ -124,7 +124,7 @@ impl Lnet {
         body: Body,
     ) -> Result<(), Errno> {
         let begun = self.matching.begin_request(now, md, &body, self.tracking())?;
-        let Begun { owner, payload, operation } = begun;
+        let StartedRequest { owner, payload, operation } = begun;
         let header = Header {
             target: target.nid,
             source: Nid::ANY,

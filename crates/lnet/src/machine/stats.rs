@@ -68,7 +68,7 @@ impl Lnet {
         nid.is_loopback() || self.nis.iter().any(|ni| ni.config.nid == nid)
     }
 
-    /// Returns our first NID of four bytes, by which protocols that know no other call us.
+    /// Returns the node's first NID of four bytes, which protocols use that know no other kind.
     pub fn first_small_nid(&self) -> Option<Nid> {
         self.nis.iter().map(|ni| ni.config.nid).find(|nid| !nid.is_large())
     }
@@ -192,7 +192,7 @@ impl Lnet {
         self.own_info()
     }
 
-    /// Counts a message that we sent, if nothing failed.
+    /// Counts a message that was sent, if nothing failed.
     pub(super) fn count_sent(&mut self, now: Time, message: &Message, ok: bool) {
         if !ok || !message.is_committed() {
             return;
@@ -218,7 +218,7 @@ impl Lnet {
         });
     }
 
-    /// Counts a message that we accepted, and how much of its payload.
+    /// Counts a message that was accepted, and how much of its payload.
     pub(super) fn count_received(&mut self, arrival: Arrival, header: &Header, accepted: u32) {
         self.counters.stats.recv_count += 1;
         if matches!(header.body, Body::Put { .. } | Body::Reply { .. }) {

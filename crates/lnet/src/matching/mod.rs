@@ -29,7 +29,7 @@ use crate::api::{Event, Md, MdId, MdOptions, Me, MeId, Memory, ServiceConfig, Se
 use descriptor::{Descriptor, Mds};
 pub(crate) use descriptor::{Owner, Request};
 pub(crate) use event::Operation;
-pub(crate) use operations::{Begun, Late, Tracking};
+pub(crate) use operations::{Late, StartedRequest, Tracking};
 use portal::Portals;
 pub(crate) use portal::{Placement, Query, SearchResult};
 

@@ -39,7 +39,7 @@ impl Tracking {
 
 /// A request that has begun.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct StartedRequest {
     pub(crate) owner: Owner,
     /// What follows the header.
     pub(crate) payload: Payload,
@@ -62,7 +62,7 @@ impl Matching {
         md: MdId,
         body: &Body,
         tracking: Tracking,
-    ) -> Result<Begun, Errno> {
+    ) -> Result<StartedRequest, Errno> {
         let usable =
             |found: &&mut Descriptor| !found.zombie && !found.passive && found.threshold != Some(0);
         let found = self.mds.get_mut(md).filter(usable).ok_or(Errno::ENOENT)?;
@@ -76,7 +76,7 @@ impl Matching {
             found.awaited += 1;
             self.mds.expect_response(md, now + tracking.timeout);
         }
-        Ok(Begun { owner, payload, operation: Operation { md, detail: Detail::Sent } })
+        Ok(StartedRequest { owner, payload, operation: Operation { md, detail: Detail::Sent } })
     }
 
     /// Sets the deadline of the response that `md` awaits.

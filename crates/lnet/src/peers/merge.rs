@@ -105,7 +105,7 @@ impl Peers {
         let Some(found) = self.peer_mut(peer) else { return };
         found.state.remove(PeerState::MULTI_RAIL);
         found.primary = *kept;
-        // What is left is a new record: should the peer return, it does not know us.
+        // What is left is a new record: should the peer return, it does not know this node.
         found.pushed = 0;
         for nid in others {
             self.create(*nid);

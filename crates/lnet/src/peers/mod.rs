@@ -101,7 +101,7 @@ pub(crate) struct PeerNi {
     verified: bool,
     /// It is being pinged for that.
     pinged: bool,
-    /// Our NID that a peer without multi-rail knows us by.
+    /// The node's NID by which a peer without multi-rail knows it.
     preferred: Option<Nid>,
     status: NiStatus,
     /// Its node has reported that it is down, and not used it for a request since.
@@ -132,7 +132,7 @@ impl Default for Policy {
     }
 }
 
-/// How many NIDs other nodes can make us remember; those of the configuration are not limited.
+/// How many NIDs other nodes can make this one remember; those of the configuration are not limited.
 pub(crate) const PEER_NIS_MAX: usize = 65_536;
 
 #[derive(Debug)]
@@ -154,7 +154,7 @@ pub(crate) struct Peer {
     sequence: u32,
     /// The sequence number of our ping info that it has acknowledged.
     pushed: u32,
-    /// Bytes in its ping info, as far as we know.
+    /// Bytes in its ping info, as far as is known.
     info_size: u32,
     /// How often in a row its ping info could not be used.
     bad_infos: u32,
@@ -256,7 +256,7 @@ impl PeerNi {
         self.stamp
     }
 
-    /// Returns our NID by which a peer without multi-rail knows us.
+    /// Returns the node's NID by which a peer without multi-rail knows it.
     pub(crate) fn preferred(&self) -> Option<Nid> {
         self.preferred
     }

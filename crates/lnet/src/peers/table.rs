@@ -158,7 +158,7 @@ impl Peers {
         on_net.map(|(_, id)| *id)
     }
 
-    /// A network is no longer local: its NIDs go, but for those of peers that we still reach.
+    /// A network is no longer local: its NIDs go, but for those of peers that are still reached.
     pub(crate) fn net_removed(&mut self, net: Net, local: &[Net]) {
         let gone: Vec<Nid> = self.nids.keys().copied().filter(|nid| nid.net() == net).collect();
         for nid in gone {
@@ -199,7 +199,7 @@ impl Peers {
         }
     }
 
-    /// Notes our NID by which a peer without multi-rail knows us.
+    /// Notes the node's NID by which a peer without multi-rail knows it.
     pub(crate) fn prefer(&mut self, id: PeerNiId, nid: Nid) {
         if let Some(ni) = self.ni_mut(id) {
             ni.preferred = Some(nid);

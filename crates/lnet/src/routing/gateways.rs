@@ -111,7 +111,7 @@ impl Routing {
         true
     }
 
-    /// Returns over which of the networks that a gateway shares with us it is checked.
+    /// Returns over which of the networks that a gateway shares with this node it is checked.
     pub(crate) fn check_net(&self, peer: PeerId, shared: &[Net]) -> Option<Net> {
         let checks = self.gateways.get(&peer)?.checks;
         shared.get(checks.checked_rem(shared.len())?).copied()

@@ -244,7 +244,7 @@ fn a_disabled_interface_is_not_used_until_it_is_enabled() {
         s.done(&sent);
         s.drain();
     }
-    // What comes by it is answered, but pings of those who know us are not: they would take it
+    // What comes by it is answered, but pings of those who know this node are not: they would take it
     // for recovered.
     let header = Header { target: tcp(11), ..ping_header() };
     s.receive_header(tcp(11), tcp(2), header);

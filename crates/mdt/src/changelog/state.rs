@@ -28,7 +28,7 @@ const CHUNK: u32 = LogRecord::LEN_MAX as u32;
 
 /// What is kept beside the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct ChangelogState {
     /// The number of the last user; none is used twice.
     pub(super) last_user: u32,
     /// What is recorded whatever the users want.
@@ -50,7 +50,7 @@ pub(crate) struct Changelog {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) kept: Kept,
+    pub(super) kept: ChangelogState,
     /// The number of the last record.
     pub(super) last: u64,
     /// Where the logs that have records end, in bytes.
@@ -69,8 +69,8 @@ impl Changelog {
     /// If the store has ended or cannot be read.
     pub(crate) fn load(store: &Store) -> Result<Self, StoreError> {
         let kept = match store.get(STATE, CHANGELOG)? {
-            Some(value) => Kept::decode(&value)?,
-            None => Kept { mask: Mask::LEAST, ..Kept::default() },
+            Some(value) => ChangelogState::decode(&value)?,
+            None => ChangelogState { mask: Mask::LEAST, ..ChangelogState::default() },
         };
         let last = find_last(store, kept.purged)?;
         let mut ends = BTreeMap::new();
@@ -129,7 +129,7 @@ impl Changelog {
     }
 
     /// Adds to a transaction what is kept from then on. The caller has [`Changelog::changing`].
-    pub(super) fn keep(&self, transaction: &mut Transaction<'_>, kept: Kept) {
+    pub(super) fn keep(&self, transaction: &mut Transaction<'_>, kept: ChangelogState) {
         let log = self.clone();
         transaction.put_numbered(STATE, CHANGELOG, move |_| {
             let value = kept.encode();
@@ -192,7 +192,7 @@ impl State {
     }
 }
 
-impl Kept {
+impl ChangelogState {
     /// Returns the kinds that are recorded: what the users want, and what is wanted in any case.
     fn recorded(&self) -> Mask {
         if self.users.is_empty() {

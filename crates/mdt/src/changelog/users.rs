@@ -8,7 +8,7 @@ use fulmar_wire::wire_struct;
 
 use super::Changelog;
 use super::kinds::Mask;
-use super::state::{Kept, key};
+use super::state::{ChangelogState, key};
 use crate::Mdt;
 use crate::records::{CHANGES, Failure};
 
@@ -162,14 +162,14 @@ impl Mdt {
     }
 
     /// Keeps users, and no records that all of them have cleared.
-    fn purge(&self, mut kept: Kept) -> Result<(), Failure> {
+    fn purge(&self, mut kept: ChangelogState) -> Result<(), Failure> {
         let last = self.changelog.state().last;
         let needed = kept.users.iter().map(|user| user.end).min().unwrap_or(last);
         kept.purged = kept.purged.max(needed.min(last));
         self.keep(kept)
     }
 
-    pub(super) fn keep(&self, kept: Kept) -> Result<(), Failure> {
+    pub(super) fn keep(&self, kept: ChangelogState) -> Result<(), Failure> {
         self.repeat(|transaction| {
             transaction.release_space();
             self.changelog.keep(transaction, kept.clone());
@@ -230,7 +230,7 @@ impl Changelog {
 }
 
 /// Checks a name of a new user.
-fn checked_name(name: &str, kept: &Kept) -> Result<Text<16>, Errno> {
+fn checked_name(name: &str, kept: &ChangelogState) -> Result<Text<16>, Errno> {
     let is_good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
     let begins_well = name.bytes().next().is_none_or(|c| c.is_ascii_alphabetic());
     if !begins_well || !name.bytes().all(is_good) {

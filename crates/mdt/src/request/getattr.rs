@@ -11,7 +11,7 @@ use fulmar_lustre_wire::{Fid, Status};
 
 use super::attributes::Asked;
 use super::execute::body_of;
-use super::{Answer, Done};
+use super::{Answer, IntentReply};
 use crate::Mdt;
 use crate::access::{Caller, Wanted, check};
 use crate::inode::{Extra, Inode};
@@ -140,14 +140,14 @@ impl Mdt {
 
     /// Executes the intent LOOKUP or GETATTR about a file that was found; `None`: there is none of this
     /// name.
-    pub fn getattr_intent(&self, call: &Call<'_>, child: Option<Fid>) -> Done {
+    pub fn getattr_intent(&self, call: &Call<'_>, child: Option<Fid>) -> IntentReply {
         let executed = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD;
         let reply = Message::reply(call.message.format(), Status::OK)
             .with(&LOCK_REPLY, &LockReply::default())
             .with(&MDT_BODY, &MdtBody::default());
         let Some(fid) = child else {
             let disposition = executed | Disposition::LOOKUP_NEG;
-            return Done { reply, disposition, result: Ok(()) };
+            return IntentReply { reply, disposition, result: Ok(()) };
         };
         let disposition = executed | Disposition::LOOKUP_POS;
         let filled = || {
@@ -161,8 +161,10 @@ impl Mdt {
             Ok(self.fill(reply.clone(), fid, &inode, (wanted, &self.view(call))))
         };
         match filled() {
-            Ok(reply) => Done { reply, disposition, result: Ok(()) },
-            Err::<_, Failure>(failure) => Done { reply, disposition, result: Err(failure.errno()) },
+            Ok(reply) => IntentReply { reply, disposition, result: Ok(()) },
+            Err::<_, Failure>(failure) => {
+                IntentReply { reply, disposition, result: Err(failure.errno()) }
+            }
         }
     }
 }

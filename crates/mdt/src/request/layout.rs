@@ -7,7 +7,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Status};
 use fulmar_target::transactions::Numbering;
 
-use super::Done;
+use super::IntentReply;
 use crate::Mdt;
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
@@ -54,13 +54,13 @@ impl Mdt {
     }
 
     /// Executes the intent LAYOUT about a file.
-    pub fn layout_intent(&self, call: &Call<'_>, fid: Fid) -> Done {
+    pub fn layout_intent(&self, call: &Call<'_>, fid: Fid) -> IntentReply {
         let empty = Message::reply(call.message.format(), Status::OK)
             .with(&LOCK_REPLY, &LockReply::default());
         let disposition = Disposition::IT_EXECD;
         match self.layout(call, fid, empty.clone()) {
-            Ok(reply) => Done { reply, disposition, result: Ok(()) },
-            Err(failure) => Done { reply: empty, disposition, result: Err(failure.errno()) },
+            Ok(reply) => IntentReply { reply, disposition, result: Ok(()) },
+            Err(failure) => IntentReply { reply: empty, disposition, result: Err(failure.errno()) },
         }
     }
 

@@ -29,7 +29,7 @@ pub use readdir::Pages;
 
 /// What was done for an intent. Spec: mdt-ost §5.5.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct IntentReply {
     /// The reply, without its lock.
     pub reply: Message<'static>,
     /// How far it went.

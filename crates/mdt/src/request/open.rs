@@ -10,7 +10,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Status};
 use fulmar_nodemap::View;
 
-use super::Done;
+use super::IntentReply;
 use super::attributes::Asked;
 use super::getattr::check_shown;
 use super::layout::WantedLayout;
@@ -52,18 +52,18 @@ struct Opened {
 
 impl Mdt {
     /// Executes the intent OPEN, or OPEN and CREAT.
-    pub fn open(&self, call: &Call<'_>) -> Done {
+    pub fn open(&self, call: &Call<'_>) -> IntentReply {
         let mut opening = match self.opening(call) {
             Ok(opening) => opening,
             Err(errno) => {
                 let disposition = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD;
-                return Done { reply: empty(call), disposition, result: Err(errno) };
+                return IntentReply { reply: empty(call), disposition, result: Err(errno) };
             }
         };
         let Opened { reply, result } = self
             .execute_open(&mut opening)
             .unwrap_or_else(|failure| Opened { reply: empty(call), result: Err(failure.errno()) });
-        Done { reply, disposition: opening.disposition, result }
+        IntentReply { reply, disposition: opening.disposition, result }
     }
 
     fn opening<'a, 'b>(&self, call: &'a Call<'b>) -> Result<Opening<'a, 'b>, Errno> {

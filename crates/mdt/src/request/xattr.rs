@@ -12,7 +12,7 @@ use fulmar_nodemap::View;
 
 use super::attributes::acl_to_client;
 use super::execute::body_of;
-use super::{Answer, Done};
+use super::{Answer, IntentReply};
 use crate::Mdt;
 use crate::access::Caller;
 use crate::inode::Extra;
@@ -60,14 +60,14 @@ impl Mdt {
     }
 
     /// Executes the intent GETXATTR: all extended attributes of a file.
-    pub fn getxattr_intent(&self, call: &Call<'_>) -> Done {
+    pub fn getxattr_intent(&self, call: &Call<'_>) -> IntentReply {
         let empty = Message::reply(call.message.format(), Status::OK)
             .with(&LOCK_REPLY, &LockReply::default())
             .with(&MDT_BODY, &MdtBody::default());
         let disposition = Disposition::NONE;
         match self.all_xattrs(call, empty.clone()) {
-            Ok(reply) => Done { reply, disposition, result: Ok(()) },
-            Err(failure) => Done { reply: empty, disposition, result: Err(failure.errno()) },
+            Ok(reply) => IntentReply { reply, disposition, result: Ok(()) },
+            Err(failure) => IntentReply { reply: empty, disposition, result: Err(failure.errno()) },
         }
     }
 

@@ -46,7 +46,7 @@ struct Totals {
 
 /// A request as its client keeps it until it is durable; an open until its close is.
 #[derive(Clone, Debug)]
-struct Kept {
+struct StoredRequest {
     client: u64,
     xid: u64,
     transno: u64,
@@ -70,9 +70,9 @@ struct Run<'a> {
     rig: Rig,
     tree: Tree,
     open: BTreeMap<u64, OpenFile>,
-    kept: Vec<Kept>,
+    kept: Vec<StoredRequest>,
     /// The transactions that were answered.
-    answered: Vec<Kept>,
+    answered: Vec<StoredRequest>,
     unanswered: Option<(u64, u64, Op)>,
     /// The last durable transaction that clients were told.
     told: u64,
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
         assert!(transno > self.answered.last().map_or(0, |last| last.transno));
         let new = self.rig.changes(self.records.len() as u64);
         self.records.extend(new.into_iter().map(said));
-        let kept = Kept { client, xid, transno, op };
+        let kept = StoredRequest { client, xid, transno, op };
         self.kept.push(kept.clone());
         self.answered.push(kept);
         true
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the request as it is repeated after a restart: with what the client learnt.
-    fn replayed(&self, kept: &Kept) -> Message<'static> {
+    fn replayed(&self, kept: &StoredRequest) -> Message<'static> {
         let mut message = match kept.op {
             Op::Open(place, _, flags, number) => {
                 let OpenFile { fid, handle, ref layout, .. } = self.open[&number];
@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
         let names: Vec<String> = known.iter().map(|one| one.client.to_string()).collect();
         assert_eq!(names, ["client1", "client2"]);
         for (client, known) in [(1, &known[0]), (2, &known[1])] {
-            let is_durable = |one: &&Kept| one.client == client && one.transno <= last;
+            let is_durable = |one: &&StoredRequest| one.client == client && one.transno <= last;
             let own = self.answered.iter().rev().find(is_durable);
             let saved = known.replies.iter().map(|saved| (saved.xid, saved.reply.body.transno));
             let expected = own.map(|one| (one.xid, one.transno));
@@ -388,12 +388,12 @@ impl<'a> Run<'a> {
         }
         self.rig.store.commit().unwrap();
         self.settle();
-        let is_open = |kept: &Kept| matches!(kept.op, Op::Open(..));
+        let is_open = |kept: &StoredRequest| matches!(kept.op, Op::Open(..));
         assert!(self.kept.iter().all(is_open), "{:?}", self.kept);
     }
 
     fn replay(&mut self, count: usize) {
-        let mut left: Vec<Kept> = self.kept.iter().take(count).cloned().collect();
+        let mut left: Vec<StoredRequest> = self.kept.iter().take(count).cloned().collect();
         while !left.is_empty() {
             let kept = left.remove(self.next_of(&left));
             self.replay_one(&kept);
@@ -410,8 +410,8 @@ impl<'a> Run<'a> {
 
     /// Returns which replay comes next. What was lost has its turn; an open that was on disk comes at any time before what its
     /// client has lost.
-    fn next_of(&mut self, left: &[Kept]) -> usize {
-        let is_durable = |kept: &Kept| kept.transno <= self.told;
+    fn next_of(&mut self, left: &[StoredRequest]) -> usize {
+        let is_durable = |kept: &StoredRequest| kept.transno <= self.told;
         let open = left.iter().position(is_durable);
         let turn = left.iter().position(|kept| !is_durable(kept)).filter(|&lost| {
             !left.iter().any(|kept| is_durable(kept) && kept.client == left[lost].client)
@@ -428,7 +428,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn replay_one(&mut self, kept: &Kept) {
+    fn replay_one(&mut self, kept: &StoredRequest) {
         let request = self.replayed(kept);
         let reply = self.send(kept.client, kept.xid, &request).unwrap();
         assert_eq!((reply.result, reply.transno()), (Ok(()), kept.transno), "{kept:?}");

@@ -19,7 +19,7 @@ use fulmar_lustre_wire::ost::{
 };
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaKind};
 use fulmar_lustre_wire::{Bytes, Content, Fid, List, Status, Text};
-use fulmar_mdt::{Done, Settings};
+use fulmar_mdt::{IntentReply, Settings};
 use fulmar_wire::Order;
 
 use crate::quota::control;
@@ -322,7 +322,7 @@ fn an_open_brings_what_fits_into_the_reply() {
         request.head.reply_room = room;
         let xid = rig.next_xid();
         let call = call(1, xid, &request);
-        let mut done: Done = rig.mdt.open(&call);
+        let mut done: IntentReply = rig.mdt.open(&call);
         assert_eq!(done.reply.bytes(&INLINE_DATA), Some(&[0; 16][..]));
         assert!(rig.mdt.show_data(&call, &mut done, true));
         let body = Reply::from(done.clone()).body();
@@ -346,7 +346,7 @@ fn an_open_brings_what_fits_into_the_reply() {
     let call = call(1, 1 << 50, &request);
     let reply = rig.mdt.execute(&call).unwrap().reply;
     let disposition = fulmar_lustre_wire::ldlm::Disposition::NONE;
-    let mut done = Done { reply, disposition, result: Ok(()) };
+    let mut done = IntentReply { reply, disposition, result: Ok(()) };
     assert!(!rig.mdt.show_data(&call, &mut done, false), "it has no data");
 }
 

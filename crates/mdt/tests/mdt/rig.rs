@@ -16,7 +16,7 @@ use fulmar_lustre_wire::ldlm::{Disposition, IntentOps};
 use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags, SetAttr};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Content, Fid, Handle, Opcode, Status, directory};
-use fulmar_mdt::{Call, Caller, Done, Mdt, Object, Objects, Owner, Plan, Settings};
+use fulmar_mdt::{Call, Caller, IntentReply, Mdt, Object, Objects, Owner, Plan, Settings};
 use fulmar_store::{Policy, Space, Store, Transaction};
 use fulmar_target::parameters::Moment;
 use fulmar_wire::Order;
@@ -146,8 +146,8 @@ impl Reply {
     }
 }
 
-impl From<Done> for Reply {
-    fn from(done: Done) -> Self {
+impl From<IntentReply> for Reply {
+    fn from(done: IntentReply) -> Self {
         Self { message: done.reply, disposition: done.disposition, result: done.result }
     }
 }

@@ -62,7 +62,7 @@ enum Op {
 
 /// A request as its client keeps it until it is durable.
 #[derive(Clone, Debug)]
-struct Kept {
+struct StoredRequest {
     client: u64,
     xid: u64,
     transno: u64,
@@ -75,9 +75,9 @@ struct Run<'a> {
     rig: Rig,
     model: Model,
     last: u64,
-    kept: Vec<Kept>,
+    kept: Vec<StoredRequest>,
     /// The last transaction of each client that was answered, by client, with its XID.
-    answered: Vec<Kept>,
+    answered: Vec<StoredRequest>,
     unanswered: Option<(u64, u64, Op)>,
     /// The last durable transaction that clients were told.
     told: u64,
@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
         let transno = answer.reply.body.transno;
         if was_possible {
             assert!(transno > self.answered.last().map_or(0, |last| last.transno));
-            self.kept.push(Kept { client, xid, transno, op });
+            self.kept.push(StoredRequest { client, xid, transno, op });
             self.answered.extend(self.kept.last().cloned());
         }
         self.totals.requests += 1;
@@ -329,7 +329,7 @@ impl<'a> Run<'a> {
         let names: Vec<String> = known.iter().map(|one| one.client.to_string()).collect();
         assert_eq!(names, ["client", "mdt"]);
         for (client, known) in [(2, &known[0]), (1, &known[1])] {
-            let is_durable = |one: &&Kept| one.client == client && one.transno <= last;
+            let is_durable = |one: &&StoredRequest| one.client == client && one.transno <= last;
             let own = self.answered.iter().rev().find(is_durable);
             let saved = known.replies.iter().map(|saved| (saved.xid, saved.reply.body.transno));
             let expected = own.map(|one| (one.xid, one.transno));
@@ -363,7 +363,7 @@ impl<'a> Run<'a> {
     }
 
     fn replay(&mut self, count: usize) {
-        let kept: Vec<Kept> = self.kept.iter().take(count).cloned().collect();
+        let kept: Vec<StoredRequest> = self.kept.iter().take(count).cloned().collect();
         for kept in kept {
             let times = self.rng.between(1, 2);
             let mut applied = 0;

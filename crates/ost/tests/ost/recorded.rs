@@ -68,13 +68,13 @@ fn index_of(request: &Message<'_>) -> Option<u16> {
     OSTS.iter().find(|(seq, _)| *seq == fid.seq).map(|(_, index)| *index)
 }
 
-struct Played {
+struct Playback {
     rigs: BTreeMap<u16, Rig>,
     connected: BTreeSet<(u16, Handle)>,
     counts: BTreeMap<String, usize>,
 }
 
-impl Played {
+impl Playback {
     fn new() -> Self {
         Self { rigs: BTreeMap::new(), connected: BTreeSet::new(), counts: BTreeMap::new() }
     }
@@ -153,14 +153,14 @@ fn compare(rpc: &Rpc<'_>, asked: &Obdo, recorded: &Message<'_>, answer: &Answer)
     assert_eq!(reply.get(&RESULTS), recorded.get(&RESULTS), "{xid:#x}");
 }
 
-fn counts(played: &Played) -> Vec<(&str, usize)> {
+fn counts(played: &Playback) -> Vec<(&str, usize)> {
     played.counts.iter().map(|(name, count)| (name.as_str(), *count)).collect()
 }
 
 #[test]
 fn the_data_operations_of_a_kernel_client_are_answered_as_by_a_kernel_ost() {
     with_calls("data", |rpcs| {
-        let mut played = Played::new();
+        let mut played = Playback::new();
         rpcs.iter().for_each(|rpc| played.play(rpc));
         let expected = [
             ("OST_FALLOCATE", 2),
@@ -178,7 +178,7 @@ fn the_data_operations_of_a_kernel_client_are_answered_as_by_a_kernel_ost() {
 #[test]
 fn two_kernel_clients_share_objects() {
     with_calls("contend", |rpcs| {
-        let mut played = Played::new();
+        let mut played = Playback::new();
         rpcs.iter().for_each(|rpc| played.play(rpc));
         assert_eq!(counts(&played), [("OST_READ", 5), ("OST_WRITE", 3)]);
     });

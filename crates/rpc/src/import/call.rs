@@ -192,7 +192,7 @@ pub(super) struct Call {
     /// Assigned when it is first sent.
     pub(super) xid: Option<Xid>,
     /// The transmission that a reply is expected to.
-    pub(super) sent: Option<Sent>,
+    pub(super) sent: Option<SendState>,
     /// Whether the number was sent before, without a reply.
     pub(super) resent: bool,
     /// How often the server has not finished it and wanted it again.
@@ -209,7 +209,7 @@ pub(super) struct Call {
 
 /// The last transmission of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SendState {
     pub(super) id: TransmissionId,
     pub(super) at: Time,
     /// Whether replies have an offset, and early ones may come.

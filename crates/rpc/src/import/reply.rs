@@ -3,7 +3,7 @@
 use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::message::{Container, Kind, Message};
 
-use super::call::Sent;
+use super::call::SendState;
 use super::{Arrival, Import, Purpose, RequestId, Timer, XidSource};
 
 impl Import {
@@ -39,7 +39,7 @@ impl Import {
     }
 
     /// Handles an early reply: the server needs longer.
-    fn handle_early(&mut self, id: RequestId, sent: Sent, arrival: Arrival<'_>) {
+    fn handle_early(&mut self, id: RequestId, sent: SendState, arrival: Arrival<'_>) {
         if arrival.sent_len > arrival.bytes.len() {
             return;
         }
@@ -70,7 +70,7 @@ impl Import {
         now: Time,
         xids: &mut XidSource,
         id: RequestId,
-        sent: Sent,
+        sent: SendState,
         reply: Box<Message<'static>>,
     ) {
         let Some(call) = self.calls.get_mut(id.0) else { return };

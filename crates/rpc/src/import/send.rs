@@ -14,7 +14,7 @@ use fulmar_lustre_wire::message::{
 use fulmar_lustre_wire::{Status, portal};
 
 use super::bulk::{PostedBulk, Transfer};
-use super::call::Sent;
+use super::call::SendState;
 use super::waiting::Lane;
 use super::{
     CONNECT_TIMEOUT, EMPTY_LEN, Handshake, Import, Output, Purpose, ReplyRoom, RequestId, State,
@@ -65,7 +65,7 @@ impl Import {
         let has_early = self.granted.flags.has(ConnectFlags::AT);
         let Some(bits) = self.number(xids, id) else { return };
         let Some(call) = self.calls.get_mut(id.0) else { return };
-        call.sent = Some(Sent { id: transmission, at: now, has_early });
+        call.sent = Some(SendState { id: transmission, at: now, has_early });
         let bulk = call.request.bulk.clone();
         let bulk = bulk.map(|bulk| PostedBulk { bulk, first_bits: bits.first });
         if bulk.is_some() {

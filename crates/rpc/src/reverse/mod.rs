@@ -126,12 +126,12 @@ struct Active {
     call: Call,
     xid: Xid,
     /// The transmission that a reply is expected to.
-    sent: Option<Sent>,
+    sent: Option<SendState>,
     is_resent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SendState {
     /// The memory for the reply, in the table of what was posted.
     reply: u64,
     /// The request, in the same table as long as LNet has it.

@@ -5,7 +5,7 @@ use fulmar_lnet::Event;
 use fulmar_lustre_wire::message::{Kind, Message};
 use fulmar_lustre_wire::portal;
 
-use super::{CallId, Reverse, Sent, Timer};
+use super::{CallId, Reverse, SendState, Timer};
 
 impl Reverse {
     /// Handles what arrived in the room for the reply.
@@ -40,7 +40,7 @@ impl Reverse {
     }
 
     /// Handles an early reply: the client needs longer.
-    fn handle_early(&mut self, id: CallId, sent: Sent, bytes: &[u8]) {
+    fn handle_early(&mut self, id: CallId, sent: SendState, bytes: &[u8]) {
         let Ok(early) = Message::decode(bytes) else { return };
         let Some(active) = self.calls.get(id.0) else { return };
         let Some(client) = self.clients.get(&active.export) else { return };

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::message::MessageFlags;
 use fulmar_lustre_wire::portal;
 
-use super::{CallId, Output, PAUSE, Reverse, Sent, Timer, USER};
+use super::{CallId, Output, PAUSE, Reverse, SendState, Timer, USER};
 use crate::client::posts;
 use crate::import::{Transmission, TransmissionId, expect_reply};
 
@@ -61,7 +61,7 @@ impl Reverse {
         let posted = |is_reply| Descriptor { call: id, is_reply, md: None, is_withdrawn: false };
         let (reply, request) =
             (self.posted.insert(posted(true)), self.posted.insert(posted(false)));
-        active.sent = Some(Sent { reply, request, at: now, has_early });
+        active.sent = Some(SendState { reply, request, at: now, has_early });
         let seconds = timeout.saturating_add(client.timeouts.network());
         self.timers.set(Timer::Resend(id), now + Duration::from_secs(seconds.into()));
         let posts = posts(transmission, USER | reply, USER | request);
@@ -91,7 +91,7 @@ impl Reverse {
 
     /// Unlinks the memory for the reply to a transmission. What becomes of its request does not matter
     /// any more: a failure that LNet reports late is none of a later transmission.
-    pub(super) fn withdraw(&mut self, sent: Option<Sent>) {
+    pub(super) fn withdraw(&mut self, sent: Option<SendState>) {
         let Some(sent) = sent else { return };
         if let Some(request) = self.posted.get_mut(sent.request) {
             request.is_withdrawn = true;

@@ -13,7 +13,7 @@ use super::{DropReason, Request, RequestId, TargetState, Task};
 use crate::export::{Connect, Eviction, TargetId, Verdict};
 
 /// What becomes of a request whose turn has come.
-enum Begun {
+enum NextStep {
     Execute(TargetId, Handle),
     Hold,
     /// It is answered or dropped.
@@ -56,9 +56,9 @@ impl Server {
             self.begin_other(now, id, &message, xid)
         };
         match begun {
-            Ok(Begun::Execute(target, export)) => self.execute(id, target, export, message),
-            Ok(Begun::Hold) => self.hold(id, message),
-            Ok(Begun::Ended) => {}
+            Ok(NextStep::Execute(target, export)) => self.execute(id, target, export, message),
+            Ok(NextStep::Hold) => self.hold(id, message),
+            Ok(NextStep::Ended) => {}
             Err(errno) => self.refuse(now, id, errno),
         }
     }
@@ -104,7 +104,7 @@ impl Server {
         id: RequestId,
         message: &Message<'_>,
         peer: ProcessId,
-    ) -> Result<Begun, Errno> {
+    ) -> Result<NextStep, Errno> {
         let target = self.target_of(message)?;
         let connect = Connect::decode(message, peer)?;
         let recovery = self.targets[target].recovery.as_mut();
@@ -123,7 +123,7 @@ impl Server {
             let connect = Some(Connecting { connect, export, is_new, is_reconnect });
             pending.stage = Stage::Running { connect };
         }
-        Ok(Begun::Execute(target, export))
+        Ok(NextStep::Execute(target, export))
     }
 
     /// Returns the target that a CONNECT names, if it takes connects of this kind.
@@ -152,7 +152,7 @@ impl Server {
         id: RequestId,
         message: &Message<'_>,
         xid: u64,
-    ) -> Result<Begun, Errno> {
+    ) -> Result<NextStep, Errno> {
         let body = &message.body;
         let export = self.exports.get_mut(body.handle).ok_or(Errno::ENOTCONN)?;
         if !export.is_connected() {
@@ -180,19 +180,19 @@ impl Server {
                 return Err(Errno::EFAULT);
             }
             Verdict::Execute => match self.turn(target, id, body)? {
-                Turn::Now if !is_ping => return Ok(Begun::Execute(target, body.handle)),
+                Turn::Now if !is_ping => return Ok(NextStep::Execute(target, body.handle)),
                 Turn::Now => self.answer(now, id, Message::reply(message.format(), Status::OK)),
-                Turn::Held => return Ok(Begun::Hold),
+                Turn::Held => return Ok(NextStep::Hold),
                 Turn::Instead(earlier) => {
                     self.drop_held(earlier);
-                    return Ok(Begun::Hold);
+                    return Ok(NextStep::Hold);
                 }
                 Turn::Duplicate => self.drop_running(id, DropReason::Stale),
             },
             Verdict::Answer(reply) => self.repeat(now, id, &reply),
             Verdict::Drop => self.drop_running(id, DropReason::Stale),
         }
-        Ok(Begun::Ended)
+        Ok(NextStep::Ended)
     }
 
     /// Ends a request that began, without a reply.

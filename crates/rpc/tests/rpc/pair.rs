@@ -12,7 +12,7 @@ use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::XidSource;
-use fulmar_rpc::both::{Both, Wanted};
+use fulmar_rpc::both::{Both, HostRequest};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, Offer, TargetId};
 use fulmar_rpc::import::{RequestId, State, TargetKind};
@@ -177,18 +177,18 @@ impl Pair {
         while let Some(notice) = self.client.requests.pop_front() {
             self.log.push(format!("{} {notice:?}", self.now));
             match notice {
-                Wanted::Notice(Notice::Done { request, result, moved, .. }) => {
+                HostRequest::Notice(Notice::Done { request, result, moved, .. }) => {
                     let status = result.map(|reply| reply.body.status);
                     self.data.done(&mut self.client, request, status, moved);
                     self.done.push((request, status));
                 }
-                Wanted::Notice(Notice::State { state, .. }) => self.states.push(state),
-                Wanted::Notice(Notice::Replayed { .. } | Notice::Released { .. }) => {}
-                Wanted::Task(Task::Execute(request)) => {
+                HostRequest::Notice(Notice::State { state, .. }) => self.states.push(state),
+                HostRequest::Notice(Notice::Replayed { .. } | Notice::Released { .. }) => {}
+                HostRequest::Task(Task::Execute(request)) => {
                     let at = self.now + self.time_of_work();
                     self.working.insert((at, self.count), (false, request));
                 }
-                Wanted::Task(task) => panic!("{task:?}"),
+                HostRequest::Task(task) => panic!("{task:?}"),
             }
         }
         while let Some(task) = self.server.requests.pop_front() {

@@ -113,7 +113,7 @@ fn a_metadata_target_recovers_as_the_recorded_one() {
             let recorded = &connect.reply().unwrap().message;
             let reply = playback.connect_again(connect);
             assert_eq!(reply.connect_flags, recorded.body.connect_flags);
-            // A kernel says what of this client is on disk, we what of the target is.
+            // A kernel says what of this client is on disk, ours what of the target is.
             assert_eq!(reply.last_committed, 0x1_0000_0277);
             assert!(recorded.body.last_committed <= reply.last_committed);
             playback.now = ping.request.time;

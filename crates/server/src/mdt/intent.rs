@@ -13,11 +13,11 @@ use fulmar_lustre_wire::ldlm::{
 use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::{Fid, Status};
-use fulmar_mdt::{Caller, Done, Target, mode};
+use fulmar_mdt::{Caller, IntentReply, Target, mode};
 use fulmar_rpc::service::Request;
 
 use super::{MdtTarget, locks};
-use crate::context::{Context, Lock, LockAnswer, LockWanted};
+use crate::context::{Context, Lock, LockAnswer, LockRequest};
 use crate::locks::enqueue;
 use crate::memory::Memory;
 use crate::target::Answer;
@@ -84,7 +84,7 @@ impl<M: Memory> MdtTarget<M> {
         if by_name {
             let resource = self.mdt.name_resource(body.fid, name.as_bytes());
             let wanted = locks::name(resource, LockMode::PR);
-            named = Some(context.lock(LockWanted { is_immediate, ..wanted }).await?);
+            named = Some(context.lock(LockRequest { is_immediate, ..wanted }).await?);
             let this = self.clone();
             let caller = this.mdt.caller(&this.call(&request), Caller::of_body(&body));
             let find = move || {
@@ -107,7 +107,7 @@ impl<M: Memory> MdtTarget<M> {
             return self.without_lock(&context, &request, done).await;
         };
         let wanted = locks::of_getattr(ops, fid, body.fid);
-        let mut lock = context.lock(LockWanted { is_immediate, ..wanted }).await?;
+        let mut lock = context.lock(LockRequest { is_immediate, ..wanted }).await?;
         let (this, asked, bits) = (self.clone(), request.clone(), lock.bits());
         let execute = move || {
             let done = this.mdt.getattr_intent(&this.call(&asked), child);
@@ -133,10 +133,10 @@ impl<M: Memory> MdtTarget<M> {
     }
 
     /// Returns what is said of a name that could not be looked up.
-    fn failed_lookup(&self, request: &Request, errno: Errno) -> Done {
+    fn failed_lookup(&self, request: &Request, errno: Errno) -> IntentReply {
         let done = self.mdt.getattr_intent(&self.call(request), None);
         let disposition = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD;
-        Done { disposition, result: Err(errno), ..done }
+        IntentReply { disposition, result: Err(errno), ..done }
     }
 
     /// Executes OPEN, or OPEN and CREAT.
@@ -232,8 +232,8 @@ impl<M: Memory> MdtTarget<M> {
         self: Arc<Self>,
         context: &Context,
         reads_data: bool,
-        execute: impl Fn() -> Done + Clone + Send + 'static,
-    ) -> Result<Done, Errno> {
+        execute: impl Fn() -> IntentReply + Clone + Send + 'static,
+    ) -> Result<IntentReply, Errno> {
         let mut tries_left = MOST_TRIES;
         loop {
             let execute = execute.clone();
@@ -245,7 +245,9 @@ impl<M: Memory> MdtTarget<M> {
             match done.result {
                 Err(Errno::EAGAIN) if tries_left > 0 => self.osts.changed().await,
                 // The client tries again.
-                Err(Errno::EAGAIN) => return Ok(Done { result: Err(Errno::EINPROGRESS), ..done }),
+                Err(Errno::EAGAIN) => {
+                    return Ok(IntentReply { result: Err(Errno::EINPROGRESS), ..done });
+                }
                 _ => return Ok(done),
             }
             tries_left -= 1;
@@ -335,7 +337,12 @@ impl<M: Memory> MdtTarget<M> {
 
     /// Adds the data of a file that an intent is about to its result, if its client gets the lock on them. Returns
     /// whether there are any.
-    fn with_data(&self, request: &Request, mut done: Done, bits: InodeBits) -> (Done, bool) {
+    fn with_data(
+        &self,
+        request: &Request,
+        mut done: IntentReply,
+        bits: InodeBits,
+    ) -> (IntentReply, bool) {
         if done.result.is_err() || !bits.has(InodeBits::DOM) {
             return (done, false);
         }
@@ -349,7 +356,7 @@ impl<M: Memory> MdtTarget<M> {
         &self,
         context: &Context,
         request: &Request,
-        done: Done,
+        done: IntentReply,
         lock: Lock,
     ) -> Result<Answer, Errno> {
         let answer = context.replace(request, lock, result_of(&done)).await?;
@@ -361,7 +368,7 @@ impl<M: Memory> MdtTarget<M> {
         &self,
         context: &Context,
         request: &Request,
-        done: Done,
+        done: IntentReply,
     ) -> Result<Answer, Errno> {
         let outcome = Outcome::Aborted(result_of(&done));
         let answer = context.enqueue(request, outcome).await?;
@@ -402,7 +409,7 @@ async fn lock_target(
 }
 
 /// Returns whether a file has several names, which a batch does not look up, as that of a kernel does not.
-fn has_other_names(done: &Done) -> bool {
+fn has_other_names(done: &IntentReply) -> bool {
     let body: Option<MdtBody> = done.reply.get(&MDT_BODY).ok().flatten();
     body.is_some_and(|body| {
         let is_directory = body.mode & mode::FORMAT == mode::DIRECTORY;
@@ -411,18 +418,18 @@ fn has_other_names(done: &Done) -> bool {
 }
 
 /// Returns whether a reply has the size of data on the MDT, without which no client may get the lock on them.
-fn has_size(done: &Done) -> bool {
+fn has_size(done: &IntentReply) -> bool {
     let body: Option<MdtBody> = done.reply.get(&MDT_BODY).ok().flatten();
     body.is_some_and(|body| body.valid.has(Valid::DOM_SIZE))
 }
 
 /// Returns what is said of a file that exists, but is not opened.
-fn refused(request: &Request, errno: Errno) -> Done {
+fn refused(request: &Request, errno: Errno) -> IntentReply {
     let reply = Message::reply(request.message.format(), Status::OK)
         .with(&LOCK_REPLY, &LockReply::default())
         .with(&MDT_BODY, &MdtBody::default());
     let looked_up = Disposition::LOOKUP_EXECD | Disposition::LOOKUP_POS;
-    Done { reply, disposition: Disposition::IT_EXECD | looked_up, result: Err(errno) }
+    IntentReply { reply, disposition: Disposition::IT_EXECD | looked_up, result: Err(errno) }
 }
 
 /// Returns a reply with what the lock manager says.
@@ -432,7 +439,7 @@ fn locked(mut reply: Message<'static>, answer: &LockAnswer) -> Message<'static> 
 }
 
 /// Returns what a reply says of an intent. That a name does not exist is no error of a lookup.
-fn result_of(done: &Done) -> IntentResult {
+fn result_of(done: &IntentReply) -> IntentResult {
     let disposition = done.disposition;
     let is_missing =
         disposition.has(Disposition::LOOKUP_NEG) && !disposition.has(Disposition::OPEN_CREATE);

@@ -12,13 +12,13 @@ use fulmar_lustre_wire::ost::{FiemapKey, ObdoFlags};
 use fulmar_lustre_wire::{Fid, Opcode};
 use fulmar_mdt::Target;
 
-use crate::context::LockWanted;
+use crate::context::LockRequest;
 
 /// All bytes of a file.
 pub(super) const WHOLE: Extent = Extent { start: 0, end: Extent::EOF, gid: 0 };
 
 /// Returns the lock on parts of a file.
-pub(super) fn bits(fid: Fid, mode: LockMode, bits: InodeBits) -> LockWanted {
+pub(super) fn bits(fid: Fid, mode: LockMode, bits: InodeBits) -> LockRequest {
     bits_and(fid, mode, bits, InodeBits::NONE)
 }
 
@@ -28,29 +28,29 @@ pub(super) fn bits_and(
     mode: LockMode,
     bits: InodeBits,
     try_bits: InodeBits,
-) -> LockWanted {
+) -> LockRequest {
     of_resource(ResourceId::of_fid(fid), mode, bits, try_bits)
 }
 
 /// Returns the lock on the data that a file has here: on all of them, whatever part is wanted.
-pub(super) fn data(resource: ResourceId, mode: LockMode, _: Extent) -> LockWanted {
+pub(super) fn data(resource: ResourceId, mode: LockMode, _: Extent) -> LockRequest {
     of_resource(resource, mode, InodeBits::DOM, InodeBits::NONE)
 }
 
 /// Returns the lock under which clients drop what they have of the data of a file that is gone.
-pub(super) fn discard(resource: ResourceId) -> LockWanted {
+pub(super) fn discard(resource: ResourceId) -> LockRequest {
     let whole = of_resource(resource, LockMode::PW, InodeBits::DOM, InodeBits::NONE);
-    LockWanted { discards_data: true, ..whole }
+    LockRequest { discards_data: true, ..whole }
 }
 
 /// Returns the lock on a name, under which an operation finds or changes what it leads to.
-pub(super) fn name(resource: ResourceId, mode: LockMode) -> LockWanted {
+pub(super) fn name(resource: ResourceId, mode: LockMode) -> LockRequest {
     of_resource(resource, mode, InodeBits::UPDATE, InodeBits::NONE)
 }
 
 /// Returns the lock under which entries of a directory are changed: clients forget what they know of
 /// them, and other operations go on.
-pub(super) fn entries(directory: Fid) -> LockWanted {
+pub(super) fn entries(directory: Fid) -> LockRequest {
     bits(directory, LockMode::CW, InodeBits::UPDATE)
 }
 
@@ -59,13 +59,13 @@ fn of_resource(
     mode: LockMode,
     bits: InodeBits,
     try_bits: InodeBits,
-) -> LockWanted {
+) -> LockRequest {
     let policy = InodebitsPolicy { bits, try_bits, gid: 0, initiator: 0 }.into();
-    LockWanted::new(resource, LockType::IBITS, mode, policy)
+    LockRequest::new(resource, LockType::IBITS, mode, policy)
 }
 
 /// Returns the locks for a request that is no change of the tree, in the order in which they are taken.
-pub(super) fn of_request(message: &Message<'_>) -> Vec<LockWanted> {
+pub(super) fn of_request(message: &Message<'_>) -> Vec<LockRequest> {
     if let Ok(Some(FiemapKey { object, .. })) = message.get(&FIEMAP_KEY) {
         let is_locked = object.valid.has(Valid::FLFLAGS);
         return if is_locked && object.flags.flags.has(ObdoFlags::SRVLOCK) {
@@ -96,13 +96,13 @@ pub(super) fn of_request(message: &Message<'_>) -> Vec<LockWanted> {
 }
 
 /// Returns the locks for the exchange of two layouts, in their order.
-pub(super) fn of_swap([first, second]: [Fid; 2]) -> [LockWanted; 2] {
+pub(super) fn of_swap([first, second]: [Fid; 2]) -> [LockRequest; 2] {
     let parts = InodeBits::LAYOUT | InodeBits::XATTR;
     [first.min(second), first.max(second)].map(|fid| bits(fid, LockMode::EX, parts))
 }
 
 /// Returns the locks for a close that does something beside, in their order.
-pub(super) fn of_close(message: &Message<'_>, data: &CloseData) -> Vec<LockWanted> {
+pub(super) fn of_close(message: &Message<'_>, data: &CloseData) -> Vec<LockRequest> {
     let Ok(Reint { head, change: ReintChange::SetAttr(asked) }) = message.require(&REINT) else {
         return vec![];
     };
@@ -114,7 +114,7 @@ pub(super) fn of_close(message: &Message<'_>, data: &CloseData) -> Vec<LockWante
 }
 
 /// Returns the lock for which others give up leases of a file and files that they keep open.
-pub(super) fn to_open(fid: Fid, flags: OpenFlags) -> LockWanted {
+pub(super) fn to_open(fid: Fid, flags: OpenFlags) -> LockRequest {
     let mode = if flags.has(OpenFlags::EXEC) { LockMode::PR } else { LockMode::CW };
     bits(fid, mode, InodeBits::OPEN)
 }
@@ -126,7 +126,7 @@ pub(super) fn may_drop_capabilities(asked: &SetAttr) -> bool {
 }
 
 /// Returns the lock for a change of attributes. Capabilities are an extended attribute.
-pub(super) fn of_setattr(fid: Fid, asked: &SetAttr, drops_capabilities: bool) -> LockWanted {
+pub(super) fn of_setattr(fid: Fid, asked: &SetAttr, drops_capabilities: bool) -> LockRequest {
     type A = AttrValid;
     let wants = |set: A| asked.valid.0 & set.0 != 0;
     let mut parts = InodeBits::UPDATE;
@@ -140,7 +140,7 @@ pub(super) fn of_setattr(fid: Fid, asked: &SetAttr, drops_capabilities: bool) ->
 }
 
 /// Returns the lock for a change of an extended attribute.
-pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
+pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockRequest {
     let part = match name {
         b"system.posix_acl_access" => InodeBits::PERM,
         _ if name.starts_with(b"lustre.lov") => InodeBits::LAYOUT | InodeBits::XATTR,
@@ -151,7 +151,7 @@ pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
 
 /// Returns the lock that a client gets with the attributes of a file, which it has looked up in a directory or has asked
 /// for itself.
-pub(super) fn of_getattr(ops: IntentOps, fid: Fid, asked: Fid) -> LockWanted {
+pub(super) fn of_getattr(ops: IntentOps, fid: Fid, asked: Fid) -> LockRequest {
     match ops {
         IntentOps::LOOKUP => bits(fid, LockMode::PR, InodeBits::LOOKUP | InodeBits::PERM),
         _ => {
@@ -163,7 +163,7 @@ pub(super) fn of_getattr(ops: IntentOps, fid: Fid, asked: Fid) -> LockWanted {
 }
 
 /// Returns the lock that a client gets with an open file, which has its layout or needs none.
-pub(super) fn of_open(flags: OpenFlags, target: &Target) -> Option<LockWanted> {
+pub(super) fn of_open(flags: OpenFlags, target: &Target) -> Option<LockRequest> {
     let &Target { fid, is_regular, has_data, .. } = target;
     if flags.has(OpenFlags::LEASE) {
         // It excludes writers, not readers.

@@ -17,7 +17,7 @@ use crate::target::Answer;
 
 /// The locks of a change.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct ChangeLocks {
     /// Until it is made.
     during: Vec<Lock>,
     /// Until its client knows of it: no other client sees before it what may be lost with the server.
@@ -43,7 +43,7 @@ impl<M: Memory> MdtTarget<M> {
             }
             _ => self.on_keys(&context, change).await??,
         };
-        let Held { during, until_known } = held;
+        let ChangeLocks { during, until_known } = held;
         drop(during);
         if let Some((resource, lvb)) =
             answer.changed.and_then(|id| Some((id, self.mdt.lvb(id).ok()?)))
@@ -66,11 +66,11 @@ impl<M: Memory> MdtTarget<M> {
         context: &Context,
         request: &Request,
         record: &Reint,
-    ) -> Result<Held, Errno> {
+    ) -> Result<ChangeLocks, Errno> {
         let message = &request.message;
         let name = message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
         let name = name.as_bytes();
-        let mut held = Held::default();
+        let mut held = ChangeLocks::default();
         let fid = record.head.fid;
         match &record.change {
             ReintChange::SetAttr(asked) => {
@@ -122,7 +122,7 @@ impl<M: Memory> MdtTarget<M> {
     pub(super) async fn lock_places(
         &self,
         context: &Context,
-        held: &mut Held,
+        held: &mut ChangeLocks,
         places: &[(Fid, &[u8])],
     ) -> Result<(), Errno> {
         let mut names: Vec<_> = places
@@ -164,7 +164,7 @@ impl<M: Memory> MdtTarget<M> {
     pub(super) async fn lock_children(
         &self,
         context: &Context,
-        held: &mut Held,
+        held: &mut ChangeLocks,
         children: &[Option<Entry>],
         moved: Option<Entry>,
     ) -> Result<(), Errno> {
@@ -188,7 +188,7 @@ impl<M: Memory> MdtTarget<M> {
     async fn lock_rename(
         self: Arc<Self>,
         context: &Context,
-        held: &mut Held,
+        held: &mut ChangeLocks,
         places: [(Fid, &[u8]); 2],
     ) -> Result<(), Errno> {
         let [(source, _), (target, _)] = places;

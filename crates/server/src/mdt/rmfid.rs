@@ -10,7 +10,7 @@ use fulmar_lustre_wire::{Fid, List, Status};
 use fulmar_rpc::service::Request;
 
 use super::MdtTarget;
-use super::reint::Held;
+use super::reint::ChangeLocks;
 use crate::context::Context;
 use crate::memory::Memory;
 use crate::target::Answer;
@@ -55,7 +55,7 @@ impl<M: Memory> MdtTarget<M> {
             context.run(move || this.mdt.names_to_remove(&this.call(&asked), fid)).await??;
         for (parent, name) in names {
             let places = [(parent, &name[..])];
-            let mut held = Held::default();
+            let mut held = ChangeLocks::default();
             self.lock_places(context, &mut held, &places).await?;
             let children = self.clone().children(context, &places).await?;
             self.lock_children(context, &mut held, &children, None).await?;

@@ -27,7 +27,7 @@ use fulmar_rpc::import::Request;
 use fulmar_store::{Store, StoreError, Value};
 use tracing::{info, warn};
 
-use super::records::{TASKS, TaskKind, USED, Used, encode, task_key};
+use super::records::{LastObject, TASKS, TaskKind, USED, encode, task_key};
 use super::{COUNT_MAX, Ost, Osts, Step, read_task};
 use crate::stopping::Stopping;
 
@@ -137,7 +137,7 @@ impl Linking {
     fn start(link: Link) -> io::Result<Self> {
         let stopping = Arc::<Stopping>::default();
         let of_thread = stopping.clone();
-        let ost = link.osts.get_or_add(link.target.index, Used::default());
+        let ost = link.osts.get_or_add(link.target.index, LastObject::default());
         ost.state().stops = false;
         let own = ost.clone();
         let thread =
@@ -296,7 +296,11 @@ impl Link {
         let reply = session.call(import, Request::new(message, REPLY).at(portal::SEQ_DATA))?;
         let given: SeqRange = reply.require(&SEQ_RANGE).map_err(|_| Errno::EPROTO)?;
         let mut transaction = self.store.begin();
-        transaction.put(USED, &encode(&ost.index), encode(&Used { seq: given.start, oid: 0 }));
+        transaction.put(
+            USED,
+            &encode(&ost.index),
+            encode(&LastObject { seq: given.start, oid: 0 }),
+        );
         let number = transaction.apply()?;
         self.store.wait(number)?;
         let mut state = ost.state();

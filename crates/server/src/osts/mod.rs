@@ -39,7 +39,7 @@ use fulmar_store::{Store, StoreError, Transaction, Value};
 use futures_channel::oneshot;
 
 pub(crate) use link::{Link, Links};
-use records::{OstTask, TASKS, TaskKind, USED, Used, encode, task_key};
+use records::{LastObject, OstTask, TASKS, TaskKind, USED, encode, task_key};
 
 /// The OSTs of an MDT.
 pub struct Osts {
@@ -181,12 +181,12 @@ impl Osts {
     /// Attaches an OST that has no thread: the host gives its objects, of this sequence
     /// ([`Objects::give_back`]), and removes those of removed files.
     pub fn attach(&self, index: u32, sequence: u64) {
-        let ost = self.get_or_add(index, Used { seq: sequence, oid: 0 });
+        let ost = self.get_or_add(index, LastObject { seq: sequence, oid: 0 });
         ost.state().is_ready = true;
     }
 
     /// Returns an OST, which is added if it is new.
-    fn get_or_add(&self, index: u32, used: Used) -> Arc<Ost> {
+    fn get_or_add(&self, index: u32, used: LastObject) -> Arc<Ost> {
         let mut osts = self.osts();
         if let Some(ost) = osts.get(&index) {
             return ost.clone();
@@ -338,7 +338,7 @@ impl Objects for Osts {
                     state.used = state.used.max(object.oid);
                     state.created = state.created.max(state.used);
                 }
-                encode(&Used { seq: state.seq, oid: state.used })
+                encode(&LastObject { seq: state.seq, oid: state.used })
             });
         }
     }

@@ -17,7 +17,7 @@ pub(super) const TASKS: Space = Space::new(0x31);
 wire_struct! {
     /// The last object of an OST that a file got.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub(super) struct Used {
+    pub(super) struct LastObject {
         /// The sequence. 0: there is none yet.
         pub(super) seq: u64,
         pub(super) oid: u32,

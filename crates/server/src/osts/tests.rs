@@ -12,7 +12,7 @@ fn osts(objects: &[u32]) -> Arc<Osts> {
     let store = Store::memory(b"MDT", Policy::default());
     let osts = Osts::load(&store, 0).unwrap();
     for (index, &created) in (0..).zip(objects) {
-        let ost = osts.get_or_add(index, Used { seq: SEQ, oid: 0 });
+        let ost = osts.get_or_add(index, LastObject { seq: SEQ, oid: 0 });
         let mut state = ost.state();
         (state.is_ready, state.created) = (true, created);
     }

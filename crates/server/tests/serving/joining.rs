@@ -24,7 +24,7 @@ use fulmar_rpc::service::{
 };
 use fulmar_rpc::timeouts::Limits;
 use fulmar_server::{
-    Answer, Context, Label, Memories, Operation, ServeOptions, Served, Serving, Target,
+    Answer, Context, Label, Memories, Operation, RunningTargets, ServeOptions, Serving, Target,
     TargetLabel, Targets, TargetsConfig, enqueue,
 };
 use fulmar_socklnd::AcceptMode;
@@ -154,7 +154,7 @@ fn serve(
     node: &Node,
     recorded: &Arc<Vec<Recorded>>,
     asked: &Arc<Mutex<Vec<Message<'static>>>>,
-) -> Served {
+) -> RunningTargets {
     let memories = Memories::new(1 << 24, Buffer::new);
     let kinds = [(TargetKind::Mgs, "MGS"), (TargetKind::Mdt, "lv-MDT0000_UUID")];
     let target = |(kind, uuid): (TargetKind, &str)| {
@@ -177,7 +177,7 @@ fn serve(
         let target = Arc::new(Player { recorded, memories, asked: asked.clone() });
         TargetsConfig { name: name.to_owned(), target, kind, locks: LockConfig::mgs(), key: 7 }
     };
-    Served::start(node, Targets::new(server, kinds.map(part)), memories).unwrap()
+    RunningTargets::start(node, Targets::new(server, kinds.map(part)), memories).unwrap()
 }
 
 #[test]

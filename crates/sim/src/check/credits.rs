@@ -24,7 +24,7 @@ pub(crate) struct Recount {
     /// Interfaces are removed and added: a removed peer NI and its successor have separate credits,
     /// so our count is not a limit.
     renewed: bool,
-    /// Messages hold their credits until peers acknowledge them, which we do not see.
+    /// Messages hold their credits until peers acknowledge them, which is not seen here.
     acknowledged: bool,
     writing: BTreeMap<(HostId, TcpId), u32>,
     towards: BTreeMap<(HostId, Nid), u32>,

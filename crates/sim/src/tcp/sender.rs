@@ -42,7 +42,7 @@ pub(crate) struct Sender {
     /// The end of the peer's window.
     edge: u64,
     /// Transmissions in flight, with consecutive numbers.
-    flight: VecDeque<Sent>,
+    flight: VecDeque<Transmission>,
     /// The number of the first one.
     first: u64,
     /// Their total bytes.
@@ -68,7 +68,7 @@ pub(crate) struct Sender {
 
 /// A transmission.
 #[derive(Debug)]
-struct Sent {
+struct Transmission {
     bytes: Range<u64>,
     at: Time,
     /// The value of `delivered` when it was sent.
@@ -247,7 +247,7 @@ impl Sender {
         }
         self.sent_at = now;
         let number = self.first + self.flight.len() as u64;
-        self.flight.push_back(Sent { bytes, at: now, delivered: self.delivered });
+        self.flight.push_back(Transmission { bytes, at: now, delivered: self.delivered });
         self.in_flight += len;
         if self.timer.deadline.is_none() {
             self.timer.acked_at = now;

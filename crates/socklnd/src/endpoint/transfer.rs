@@ -17,7 +17,7 @@ use crate::conn::{Conn, Open, Phase, WriteContent};
 use crate::handshake::OUR_ORDER;
 use crate::peer::{Dialling, PeerKey, QueuedMessage, is_large};
 use crate::rx::{Complete, Event, Fault};
-use crate::zero_copy::Acknowledged;
+use crate::zero_copy::AckResult;
 
 impl Socklnd {
     /// Queues a message on a connection, or until there is one.
@@ -248,7 +248,7 @@ impl Socklnd {
         let paired = open.rx.version() >= Version::V3;
         let Some(peer) = self.peers.get_mut(&open.key) else { return };
         match peer.zero_copy.acknowledged(cookies, paired) {
-            Ok(Acknowledged { messages, late }) => {
+            Ok(AckResult { messages, late }) => {
                 self.counters.zc_acks_received += 1;
                 self.counters.late_cookies += late;
                 let sent = |message| Output::Sent { message, result: Ok(()) };

@@ -4,7 +4,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_store::Policy;
 
 use super::*;
-use crate::replies::Asked;
+use crate::replies::RequestKey;
 use crate::transactions::Numbering;
 
 fn uuid(text: &str) -> Uuid {
@@ -23,7 +23,7 @@ fn connect(store: &Store, name: &str) -> Client {
 fn answer(store: &Store, client: &Client, tag: u16, xid: u64, numbering: Numbering) -> u64 {
     let mut transaction = store.begin();
     let reply = Message::reply(&OST_PUNCH, Status(-28));
-    let asked = Asked { client: client.number, tag, xid };
+    let asked = RequestKey { client: client.number, tag, xid };
     replies::put(&mut transaction, asked, numbering, &reply);
     transaction.apply().unwrap()
 }

@@ -22,7 +22,7 @@ pub use brw::Holder;
 pub use change::{Allocation, EOF};
 pub use grants::Total;
 pub use space::{BLOCK, block_end};
-pub use transfer::{Reading, Room, Sources, Transfer, Written};
+pub use transfer::{Reading, Room, Sources, Transfer, WriteResult};
 
 use grants::{BLOCK_BITS, EXTENT_BLOCKS, Grants, INODE_BITS, Share, TAX_KIB};
 use times::Times;

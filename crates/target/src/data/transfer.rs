@@ -48,7 +48,7 @@ pub enum Sources<'a> {
 
 /// What a write has added to a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteResult {
     /// The bytes that the object occupies.
     pub charged: u64,
     /// Its size.
@@ -140,7 +140,7 @@ impl Transfer {
         transaction: &mut Transaction<'a>,
         (mut charged, mut size): (u64, u64),
         sources: Sources<'a>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteResult, StoreError> {
         let mut results = vec![];
         for (place, range) in self.ranges.iter().enumerate() {
             let bytes = range.offset..range.offset + u64::from(range.len);
@@ -161,7 +161,7 @@ impl Transfer {
             (charged, size) = (after, size.max(bytes.end));
             results.push(Status::OK);
         }
-        Ok(Written { charged, size, results })
+        Ok(WriteResult { charged, size, results })
     }
 
     /// Returns the reply to a write. `object`: the attributes afterwards; `results`: what became of each range, if

@@ -24,7 +24,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_mgs::{Start, Target, TargetName};
 use fulmar_net::{Buffer, NiOptions, Node, Options, Running, Runtime};
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Memories, MgsTarget, Served, TargetHost};
+use fulmar_server::{Memories, MgsTarget, RunningTargets, TargetHost};
 use fulmar_socklnd::AcceptMode;
 use fulmar_store::{Policy, Store};
 use fulmar_testbed::targets::{TargetOptions, evict_all, kept, targets};
@@ -76,7 +76,7 @@ fn serve(node: &Node, args: &Args) -> Result<(), Box<dyn Error>> {
     let mgs = logs(args, own, memories.clone())?;
     let ost = format!("{}-OST0000", args.name);
     let machine = targets(clock.into(), mgs, &ost, &memories, options)?;
-    let served = Served::start(node, machine, memories.clone())?;
+    let served = RunningTargets::start(node, machine, memories.clone())?;
     let running = served.running();
     println!("serving {} at {own}", args.name);
     for line in std::io::stdin().lines() {

@@ -48,14 +48,14 @@ impl Drop for Watch {
 
 /// What a node keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct NodeUsage {
     pub(super) rss_mib: f64,
     /// Connections with attackers.
     pub(super) connections: usize,
     pub(super) messages: u64,
 }
 
-impl Kept {
+impl NodeUsage {
     /// Reads what a node keeps.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::Rng;
 
-use super::memory::{Kept, Watch};
+use super::memory::{NodeUsage, Watch};
 use super::service::{Pinger, newcomer};
 use super::stage::{Stage, VICTIMS};
 use super::{ATTACKS, Attack, Setup, targets};
@@ -157,7 +157,7 @@ fn left(stage: &Stage) -> Option<String> {
             return Some(format!("{victim} cannot be reached: {why}"));
         }
     }
-    match Kept::of(&stage.attacked) {
+    match NodeUsage::of(&stage.attacked) {
         Ok(kept) => {
             let idle = || stage.attacked.run("lnetctl debug check --idle --timeout 1").err();
             // The node's own check says what the messages are.

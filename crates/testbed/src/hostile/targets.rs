@@ -17,7 +17,7 @@ use super::stage::{ATTACKED, Stage, nid};
 use super::trial::Measured;
 use super::{Orders, Tally};
 use crate::lab::{Host, Lab, Program, Switch};
-use crate::targets::Kept;
+use crate::targets::TargetState;
 
 /// ```text
 /// attacked 10.1.0.1 ── switch ── attacker 10.1.1.1, and behind it 10.3.0.0/16
@@ -151,7 +151,7 @@ impl Targets {
     }
 
     /// Returns what the targets keep. Their program checks its invariants first.
-    fn kept(&mut self) -> Result<Kept, String> {
+    fn kept(&mut self) -> Result<TargetState, String> {
         self.attacked.write_line("kept")?;
         let line = self.attacked.wait_for("kept ")?;
         serde_json::from_str(&line["kept ".len()..]).map_err(|error| format!("{line}: {error}"))

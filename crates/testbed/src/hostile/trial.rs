@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_text::{Table, left, right, significant};
 
-use super::memory::{Kept, Watch};
+use super::memory::{NodeUsage, Watch};
 use super::service::{Pinger, newcomer};
 use super::stage::{HONEST, Stage, VICTIMS, nid};
 use super::{Attack, Setup, Tally, targets};
@@ -76,7 +76,7 @@ fn during(
     let mut trouble = Vec::new();
     let alone = lst(stage, 1.0, 0.4).run(&stage.honest)?.rate()?;
     pings.pause(true);
-    let before = Kept::of(&stage.attacked)?;
+    let before = NodeUsage::of(&stage.attacked)?;
     pings.pause(false);
     let watch = Watch::new(stage.attacked.id());
     // The session exists before the attack: a node has one at a time.
@@ -121,7 +121,11 @@ fn during(
 }
 
 /// Returns the seconds until the service and the memory are as before, and what is not.
-fn after(stage: &Stage, pings: &Pinger, before: &Kept) -> Result<(f64, Option<String>), String> {
+fn after(
+    stage: &Stage,
+    pings: &Pinger,
+    before: &NodeUsage,
+) -> Result<(f64, Option<String>), String> {
     let begun = Instant::now();
     loop {
         match differs(stage, pings, before) {
@@ -134,7 +138,7 @@ fn after(stage: &Stage, pings: &Pinger, before: &Kept) -> Result<(f64, Option<St
     }
 }
 
-fn differs(stage: &Stage, pings: &Pinger, before: &Kept) -> Option<String> {
+fn differs(stage: &Stage, pings: &Pinger, before: &NodeUsage) -> Option<String> {
     let begun = Instant::now();
     std::thread::sleep(Duration::from_millis(100));
     let p99 = pings.p99_ms(begun);
@@ -147,7 +151,7 @@ fn differs(stage: &Stage, pings: &Pinger, before: &Kept) -> Option<String> {
         }
     }
     pings.pause(true);
-    let kept = Kept::of(&stage.attacked);
+    let kept = NodeUsage::of(&stage.attacked);
     pings.pause(false);
     match kept {
         Err(why) => Some(why),

@@ -12,7 +12,7 @@ use fulmar_target::clients;
 use fulmar_target::transactions::Transactions;
 
 use super::requests::SIZE;
-use super::worker::{Known, Tree, Worker, versions};
+use super::worker::{Tree, Worker, WorkerKnowledge, versions};
 
 fn policy() -> Policy {
     Policy { reserve: 0, cache: 16 << 20, ..Policy::default() }
@@ -30,7 +30,7 @@ fn open(directory: &Path) -> Result<Arc<Store>, String> {
 }
 
 /// Checks the copy of an MDT.
-pub(super) fn mdt(directory: &Path, workers: &[(Fid, Known)]) -> Result<(), String> {
+pub(super) fn mdt(directory: &Path, workers: &[(Fid, WorkerKnowledge)]) -> Result<(), String> {
     let store = open(directory)?;
     let mdt = Mdt::start(store, Settings::default(), Arc::new(NoObjects), 0)
         .map_err(|error| error.to_string())?;
@@ -51,7 +51,7 @@ fn found(mdt: &Mdt, top: Fid) -> Result<Vec<(String, Fid)>, Errno> {
 
 /// Requires that what was found is the tree after some transaction, none before the last one that the MDT has
 /// told to be on disk.
-fn tree(known: &Known, found: &[(String, Fid)]) -> Result<(), String> {
+fn tree(known: &WorkerKnowledge, found: &[(String, Fid)]) -> Result<(), String> {
     let told = known.told[0];
     let first = known.trees.iter().rposition(|(transno, _)| *transno <= told).unwrap_or(0);
     let later = known.trees[first..].iter().map(|(_, tree)| tree).chain(&known.pending);
@@ -70,7 +70,11 @@ fn tree(known: &Known, found: &[(String, Fid)]) -> Result<(), String> {
 }
 
 /// Checks the copy of an OST. The data of an object may be newer than its last transaction.
-pub(super) fn ost(directory: &Path, ost: usize, workers: &[(Fid, Known)]) -> Result<(), String> {
+pub(super) fn ost(
+    directory: &Path,
+    ost: usize,
+    workers: &[(Fid, WorkerKnowledge)],
+) -> Result<(), String> {
     let store = open(directory)?;
     for (_, known) in workers {
         for object in known.objects.iter().filter(|object| object.ost == ost) {

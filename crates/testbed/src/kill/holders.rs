@@ -21,7 +21,7 @@ const RANGES: u64 = 16;
 const RANGE: u64 = 100;
 
 /// An open file with its name, even if that is gone.
-struct Kept {
+struct OpenName {
     name: String,
     file: File,
     /// Of the data that were written last.
@@ -29,9 +29,9 @@ struct Kept {
 }
 
 /// What a client holds.
-struct Held {
-    named: Kept,
-    removed: Kept,
+struct HeldLock {
+    named: OpenName,
+    removed: OpenName,
     range: u64,
     /// How many files it has created.
     files: u64,
@@ -43,7 +43,7 @@ pub(super) struct Holders {
     top: Fid,
     /// The file that both use.
     common: Fid,
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<HeldLock>>,
     steps: AtomicU64,
     audits: AtomicU64,
 }
@@ -63,7 +63,7 @@ impl Holders {
             this.remove(1 - who, &removed.name)?;
             let range = who as u64;
             this.lock(who, range)?;
-            this.held().push(Held { named, removed, range, files: 2 });
+            this.held().push(HeldLock { named, removed, range, files: 2 });
         }
         Ok(this)
     }
@@ -82,7 +82,7 @@ impl Holders {
         self.audits.load(Ordering::Relaxed)
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn held(&self) -> MutexGuard<'_, Vec<HeldLock>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,7 +125,7 @@ impl Holders {
 
     /// Gives everything back, and ends the mounts.
     pub(super) fn end(&self) -> Result<(), String> {
-        for (who, Held { named, removed, range, .. }) in self.held().drain(..).enumerate() {
+        for (who, HeldLock { named, removed, range, .. }) in self.held().drain(..).enumerate() {
             self.unlock(who, range)?;
             for mut kept in [named, removed] {
                 kept.write()?;
@@ -137,7 +137,7 @@ impl Holders {
     }
 
     /// Tries everything that a client holds. Returns all that is wrong.
-    fn audit(&self, held: &mut Held, who: usize) -> Result<(), String> {
+    fn audit(&self, held: &mut HeldLock, who: usize) -> Result<(), String> {
         self.audits.fetch_add(1, Ordering::Relaxed);
         let all = [self.try_lock(held, who), self.see(held, who), self.renew(held, who)];
         let wrong: Vec<String> = all.into_iter().filter_map(Result::err).collect();
@@ -145,7 +145,7 @@ impl Holders {
     }
 
     /// The other client does not get the range that this one has locked.
-    fn try_lock(&self, held: &Held, who: usize) -> Result<(), String> {
+    fn try_lock(&self, held: &HeldLock, who: usize) -> Result<(), String> {
         let lock = lock(1 - who, held.range);
         match wait(self.clients[1 - who].lock(self.common, lock, false)) {
             Err(Errno::EAGAIN) => Ok(()),
@@ -154,7 +154,7 @@ impl Holders {
     }
 
     /// The other client sees what is only in the cache of this one, also in the file that has no name.
-    fn see(&self, held: &mut Held, who: usize) -> Result<(), String> {
+    fn see(&self, held: &mut HeldLock, who: usize) -> Result<(), String> {
         let other = &self.clients[1 - who];
         for kept in [&mut held.named, &mut held.removed] {
             let (name, fid) = (&kept.name, kept.file.fid());
@@ -176,7 +176,7 @@ impl Holders {
     }
 
     /// Removes the file that has a name, which stays open, closes the one that had none, and creates one.
-    fn renew(&self, held: &mut Held, who: usize) -> Result<(), String> {
+    fn renew(&self, held: &mut HeldLock, who: usize) -> Result<(), String> {
         let new = self.create(who, held.files)?;
         held.files += 1;
         let open = std::mem::replace(&mut held.named, new);
@@ -187,7 +187,7 @@ impl Holders {
     }
 
     /// Locks a range that no client has, in place of the one that this one has.
-    fn lock_another(&self, held: &mut [Held], who: usize, rng: &mut Rng) -> Result<(), String> {
+    fn lock_another(&self, held: &mut [HeldLock], who: usize, rng: &mut Rng) -> Result<(), String> {
         let range = rng.below(RANGES);
         if held.iter().any(|held| held.range == range) {
             return Ok(());
@@ -208,13 +208,13 @@ impl Holders {
     }
 
     /// Creates a file, and writes it.
-    fn create(&self, who: usize, number: u64) -> Result<Kept, String> {
+    fn create(&self, who: usize, number: u64) -> Result<OpenName, String> {
         let name = format!("h{who}-{number}");
         let new = OpenOptions::create(0o644);
         let options = OpenOptions { read: true, exclusive: true, ..new };
         let file = wait(self.clients[who].open(&ROOT, self.top, name.as_bytes(), options));
         let file = file.map_err(failed(&format!("{name}, create")))?;
-        let mut kept = Kept { name, file, version: 0 };
+        let mut kept = OpenName { name, file, version: 0 };
         kept.write()?;
         Ok(kept)
     }
@@ -225,7 +225,7 @@ impl Holders {
     }
 }
 
-impl Kept {
+impl OpenName {
     /// Writes the next version into the cache.
     fn write(&mut self) -> Result<(), String> {
         self.version += 1;

@@ -31,7 +31,7 @@ use fulmar_socklnd::AcceptMode;
 use cluster::Cluster;
 pub use cluster::Net;
 use holders::Holders;
-use worker::{Known, Worker};
+use worker::{Worker, WorkerKnowledge};
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -264,7 +264,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the directories of the workers, and what they know.
-    fn known(&self) -> Vec<(Fid, Known)> {
+    fn known(&self) -> Vec<(Fid, WorkerKnowledge)> {
         self.workers.iter().map(|worker| (worker.top, worker.known().clone())).collect()
     }
 
@@ -275,7 +275,7 @@ impl<'a> Run<'a> {
     }
 
     /// Compares what a killed server has on disk with what it has said.
-    fn examine(&self, place: usize, known: &[(Fid, Known)]) -> Result<(), String> {
+    fn examine(&self, place: usize, known: &[(Fid, WorkerKnowledge)]) -> Result<(), String> {
         let copy = self.cluster.copy(place, "copy")?;
         match place {
             0 => check::mdt(&copy.join("mdt"), known),

@@ -48,7 +48,7 @@ pub(super) struct Object {
 
 /// What a worker knows.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct WorkerKnowledge {
     /// What the tree was after each transaction that was answered.
     pub(super) trees: Vec<(u64, Tree)>,
     /// What it will be after the one under way.
@@ -65,7 +65,7 @@ pub(super) struct Worker {
     /// The MDT, and the OSTs.
     pub(super) imports: Vec<ImportId>,
     pub(super) top: Fid,
-    known: Mutex<Known>,
+    known: Mutex<WorkerKnowledge>,
 }
 
 impl Worker {
@@ -79,11 +79,11 @@ impl Worker {
         let objects = objects.into_iter().map(object).collect();
         let told = vec![0; imports.len()];
         let trees = vec![(0, Tree::new())];
-        let known = Known { trees, pending: None, objects, told, answered: 0 };
+        let known = WorkerKnowledge { trees, pending: None, objects, told, answered: 0 };
         Self { session, imports, top, known: Mutex::new(known) }
     }
 
-    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn known(&self) -> MutexGuard<'_, WorkerKnowledge> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

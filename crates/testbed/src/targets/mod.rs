@@ -6,4 +6,4 @@ mod state;
 
 pub use ost::{INSTANCE, Ost, Transfer};
 pub use serve::{TargetOptions, targets};
-pub use state::{Kept, evict_all, kept};
+pub use state::{TargetState, evict_all, kept};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the targets keep for clients, and what they have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct TargetState {
     /// Exports, and the locks of all targets.
     pub exports: usize,
     /// Locks of all targets.
@@ -30,15 +30,15 @@ pub struct Kept {
 ///
 /// # Errors
 /// The invariant that does not hold.
-pub fn kept(targets: &Targets, memories: &Memories<Buffer>) -> Result<Kept, String> {
+pub fn kept(targets: &Targets, memories: &Memories<Buffer>) -> Result<TargetState, String> {
     targets.check_invariants()?;
     let server = targets.server();
-    let mut kept = Kept {
+    let mut kept = TargetState {
         exports: server.exports().len(),
         locks: targets.locks_len(),
         moving: memories.taken(),
         busy: targets.is_idle().err(),
-        ..Kept::default()
+        ..TargetState::default()
     };
     for stats in (0..).map_while(|partition| server.stats(partition)) {
         for (why, count) in &stats.dropped {

@@ -15,7 +15,7 @@ use super::{Directory, Terms, Verdict, require};
 #[derive(Debug)]
 pub struct Credits {
     terms: Terms,
-    held: BTreeMap<MessageId, Held>,
+    held: BTreeMap<MessageId, HeldCredit>,
     by_peer: BTreeMap<Nid, i64>,
     by_ni: BTreeMap<Nid, i64>,
     /// Messages in transit, by the class of their buffers.
@@ -23,7 +23,7 @@ pub struct Credits {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldCredit {
     ni: Nid,
     peer: Nid,
     class: Option<usize>,
@@ -40,7 +40,8 @@ impl Credits {
 
     /// Describes the messages that the LND still holds.
     pub(super) fn left(&self) -> String {
-        let describe = |held: &Held| format!(" (in the LND: from {} to {})", held.ni, held.peer);
+        let describe =
+            |held: &HeldCredit| format!(" (in the LND: from {} to {})", held.ni, held.peer);
         self.held.values().map(describe).collect()
     }
 
@@ -58,7 +59,7 @@ impl Credits {
     ) -> Verdict {
         let forwards = !directory.is_own(header.source);
         let class = forwards.then(|| class(header.payload_len));
-        let again = self.held.insert(message, Held { ni, peer, class }).is_some();
+        let again = self.held.insert(message, HeldCredit { ni, peer, class }).is_some();
         require(!again, 4, || format!("{message:?} is passed to the LND twice: {header:?}"))?;
         let (to, by) = (self.by_peer.entry(peer).or_default(), self.by_ni.entry(ni).or_default());
         (*to, *by) = (*to + 1, *by + 1);
@@ -78,7 +79,7 @@ impl Credits {
     }
 
     pub(super) fn returned(&mut self, message: MessageId) {
-        let Some(Held { ni, peer, class }) = self.held.remove(&message) else { return };
+        let Some(HeldCredit { ni, peer, class }) = self.held.remove(&message) else { return };
         *self.by_peer.entry(peer).or_default() -= 1;
         *self.by_ni.entry(ni).or_default() -= 1;
         if let Some(class) = class {

@@ -20,7 +20,7 @@ use fulmar_tune::model::Direction;
 use super::ocean::{self, Lst, Ocean, Runner, Setup, Sites, behind_router, nid_behind_router};
 use client::Client;
 use report::Row;
-use tree::Counted;
+use tree::TreeCount;
 
 /// Options of the demonstration.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,7 +118,7 @@ fn copy(
     options: &Options,
     scratch: &Scratch,
     (rows, out): (&mut Vec<Row>, &mut dyn Write),
-) -> Result<Counted, Box<dyn Error>> {
+) -> Result<TreeCount, Box<dyn Error>> {
     let address = format!("{}:/lustre", nid_behind_router(SERVERS));
     let settings = [CLIENT, SERVERS].map(|side| behind_router(side, setup));
     let [a, b] = sites.ends();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fulmar_text::{Table, bytes, fixed, left, right};
 
-use super::tree::Counted;
+use super::tree::TreeCount;
 use crate::demo::indented;
 use crate::demo::ocean::Ocean;
 
@@ -31,7 +31,7 @@ impl Row {
     }
 
     /// Many small files, of which each costs round trips.
-    pub(super) fn files(what: String, counted: Counted, time: Duration) -> Self {
+    pub(super) fn files(what: String, counted: TreeCount, time: Duration) -> Self {
         let (bytes, files) = (Some(counted.bytes), Some(counted.files));
         Self { what, bytes, time: Some(time), rate: None, files }
     }
@@ -79,7 +79,7 @@ mod tests {
             Row::bytes("a file".into(), 1 << 30, Duration::from_secs(5)),
             Row::files(
                 "a tree".into(),
-                Counted { files: 100, bytes: 4096 },
+                TreeCount { files: 100, bytes: 4096 },
                 Duration::from_secs(1),
             ),
         ];

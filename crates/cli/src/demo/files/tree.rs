@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// What is in a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct TreeCount {
     pub(super) files: u64,
     pub(super) bytes: u64,
 }
@@ -36,11 +36,11 @@ pub(super) fn found_or_made(tree: &Path, otherwise: &Path) -> Result<PathBuf, St
 }
 
 /// Returns what is in a tree.
-pub(super) fn count(tree: &Path) -> Result<Counted, String> {
-    let mut counted = Counted::default();
+pub(super) fn count(tree: &Path) -> Result<TreeCount, String> {
+    let mut counted = TreeCount::default();
     visit(tree, &mut |path, len| {
         if path.is_file() {
-            counted = Counted { files: counted.files + 1, bytes: counted.bytes + len };
+            counted = TreeCount { files: counted.files + 1, bytes: counted.bytes + len };
         }
         Ok(())
     })?;

@@ -29,7 +29,7 @@ pub(super) struct Work {
 
 /// The result of a measurement.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     pub(super) work: Work,
     pub(super) elapsed: Duration,
     /// Latency of each operation in nanoseconds, sorted.
@@ -39,7 +39,7 @@ pub(super) struct Measured {
     pub(super) copied_once: u64,
 }
 
-impl Measured {
+impl Measurement {
     pub(super) fn operations_per_second(&self) -> f64 {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
@@ -70,7 +70,7 @@ pub(super) fn run(
     work: Work,
     length: Duration,
     mut watch: impl FnMut(u64, Duration),
-) -> Result<Measured, String> {
+) -> Result<Measurement, String> {
     let failed = |errno: Errno| format!("{} cannot start: {errno}", work.name);
     let flow = Arc::new(Flow::new(target, work));
     let far = flow.open(to).map_err(failed)?;
@@ -91,7 +91,7 @@ pub(super) fn run(
     far.close();
     near.close();
     flow.arrived.result()?;
-    Ok(Measured { work, elapsed, latencies, received: copied_once + staged, copied_once })
+    Ok(Measurement { work, elapsed, latencies, received: copied_once + staged, copied_once })
 }
 
 /// The operations of one [`run`]. Message `n` of the window is at offset `n * len` of both buffers.

@@ -15,7 +15,7 @@ use fulmar_socklnd::AcceptMode;
 use fulmar_text::{bytes, duration, grouped, significant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use load::{Measured, Operation, Work};
+use load::{Measurement, Operation, Work};
 
 /// Options of the demonstration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ fn measure(
     nodes: &[Host],
     work: Work,
     out: &mut dyn Write,
-) -> Result<Measured, Box<dyn Error>> {
+) -> Result<Measurement, Box<dyn Error>> {
     let length = if work.len > SMALL_MAX { options.bulk } else { options.small };
     let title = format!("{}, {} in flight", work.name, work.window);
     let bar = bar(options, &title, length);

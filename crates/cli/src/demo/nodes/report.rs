@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use fulmar_text::{Table, bytes, duration, grouped, left, right, significant};
 
 use super::Host;
-use super::load::Measured;
+use super::load::Measurement;
 use crate::demo::indented;
 use crate::interop::connection_kind;
 
-pub(super) fn traffic(out: &mut dyn Write, all: &[Measured]) -> io::Result<()> {
+pub(super) fn traffic(out: &mut dyn Write, all: &[Measurement]) -> io::Result<()> {
     let mut table = Table::new([
         left("work"),
         right("in flight"),
@@ -38,7 +38,7 @@ pub(super) fn traffic(out: &mut dyn Write, all: &[Measured]) -> io::Result<()> {
     writeln!(out, "{}", indented(&table))
 }
 
-pub(super) fn copies(out: &mut dyn Write, all: &[Measured]) -> io::Result<()> {
+pub(super) fn copies(out: &mut dyn Write, all: &[Measurement]) -> io::Result<()> {
     let mut table = Table::new([
         left("payload received"),
         right("bytes"),

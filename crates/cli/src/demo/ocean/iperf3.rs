@@ -24,14 +24,14 @@ pub struct Stream {
 
 /// The counts of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Received {
+pub struct ReceiverCounts {
     /// Payload in bytes.
     pub bytes: f64,
     /// Duration in seconds.
     pub seconds: f64,
 }
 
-impl Received {
+impl ReceiverCounts {
     /// Returns the payload in bytes per second.
     pub fn bytes_per_second(self) -> f64 {
         self.bytes / self.seconds
@@ -49,7 +49,7 @@ impl Stream {
     ///
     /// # Errors
     /// The output of iperf3.
-    pub fn run(&self, mut client: Command, mut server: Command) -> Result<Received, String> {
+    pub fn run(&self, mut client: Command, mut server: Command) -> Result<ReceiverCounts, String> {
         let Self { address, port, warmup, seconds } = self;
         let [address, port] = [address.to_string(), port.to_string()];
         server.args(["-s", "-1", "--forceflush", "-B", &address, "-p", &port]);
@@ -64,13 +64,13 @@ impl Stream {
     }
 }
 
-fn received(report: &str) -> Result<Received, String> {
+fn received(report: &str) -> Result<ReceiverCounts, String> {
     let json: serde_json::Value =
         serde_json::from_str(report).map_err(|_| format!("iperf3 printed no JSON: {report}"))?;
     let sum = &json["end"]["sum_received"];
     match (sum["bytes"].as_f64(), sum["seconds"].as_f64()) {
         (Some(bytes), Some(seconds)) if bytes > 0.0 && seconds > 0.0 => {
-            Ok(Received { bytes, seconds })
+            Ok(ReceiverCounts { bytes, seconds })
         }
         _ => Err(format!("iperf3 transferred nothing: {}", json["error"])),
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn received_uses_the_receiver_count_and_passes_errors_on() {
         let report = r#"{"end": {"sum_received": {"bytes": 2e9, "seconds": 1.5}}}"#;
-        assert_eq!(received(report), Ok(Received { bytes: 2e9, seconds: 1.5 }));
+        assert_eq!(received(report), Ok(ReceiverCounts { bytes: 2e9, seconds: 1.5 }));
         let error = received(r#"{"error": "unable to connect", "end": {}}"#).unwrap_err();
         assert!(error.contains("unable to connect"));
     }

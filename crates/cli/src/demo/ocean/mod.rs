@@ -23,7 +23,7 @@ use fulmar_tune::model::{Direction, Hold, Kind, Path};
 pub use files::{Mount, Servers, check_mounts};
 pub use lst::{Lst, LstLine, LstReport, LstRunning};
 pub use node::{Node, Runner, Settings};
-pub use predict::{Predicted, predict};
+pub use predict::{OceanPrediction, predict};
 pub use show::{Options, run};
 pub use sites::{DEVICE, LINK_IPS, Sites};
 pub use trial::{Trial, behind_router, nid_behind_router};

@@ -13,7 +13,7 @@ use super::{MTU, Ocean, Setup};
 
 /// The predictions for a setup.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Predicted {
+pub struct OceanPrediction {
     /// Payload in bytes per second, by the closed-form model.
     pub model: f64,
     /// The bottleneck, by the closed-form model.
@@ -28,14 +28,14 @@ pub struct Predicted {
 ///
 /// # Errors
 /// Fails if the simulation fails.
-pub fn predict(ocean: &Ocean, setup: &Setup) -> Result<Predicted, String> {
+pub fn predict(ocean: &Ocean, setup: &Setup) -> Result<OceanPrediction, String> {
     let bytes = u64::from(setup.size);
     let load = Load::selftest(1, setup.concurrency, setup.direction);
     let load = Load { rpc_bytes: bytes, message_bytes: bytes, ..load };
     let model = model::predict(&ocean.path(), &load, &settings(ocean, setup));
     let simulated = fulmar_study::predict(&scenario(ocean, setup), EFFORT)
         .map_err(|error| format!("the simulation failed: {error}"))?;
-    Ok(Predicted {
+    Ok(OceanPrediction {
         model: model.bytes_per_second,
         bound: model.bound,
         simulated: simulated.bytes_per_second,

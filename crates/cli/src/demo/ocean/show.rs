@@ -9,7 +9,7 @@ use fulmar_study::chart::{Bar, Bars, Picture, Unit};
 use fulmar_text::{Table, fixed, left, or_unknown, right};
 use fulmar_tune::model::{Direction, Hold};
 
-use super::{MTU, Ocean, Predicted, Runner, Setup, Sites, Trial, predict};
+use super::{MTU, Ocean, OceanPrediction, Runner, Setup, Sites, Trial, predict};
 use crate::demo::indented;
 
 /// Options of the demonstration.
@@ -36,7 +36,7 @@ impl Default for Options {
 /// A row of the table.
 struct Row {
     setup: Setup,
-    predicted: Predicted,
+    predicted: OceanPrediction,
     measured: Option<f64>,
 }
 

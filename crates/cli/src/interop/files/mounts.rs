@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
-use fulmar_fuse::Mounted;
+use fulmar_fuse::Mount;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::run::{Settings, check};
@@ -45,7 +45,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<bool, Box<dyn Error
 
 /// Both mounts. They share a node, since a node has its address for itself, but are clients of their own to the servers.
 struct Mounts {
-    mounted: Vec<Mounted>,
+    mounted: Vec<Mount>,
     scratch: PathBuf,
 }
 
@@ -60,7 +60,7 @@ impl Mounts {
                 .map_err(|error| format!("mounting {}: {error}", options.address))?;
             std::fs::create_dir_all(&directory)?;
             let fuse = fulmar_fuse::Options::default();
-            let mounted = Mounted::start(file_system, &options.address, &directory, &fuse);
+            let mounted = Mount::start(file_system, &options.address, &directory, &fuse);
             let (mounted, _) = mounted.map_err(|error| {
                 format!("mounting on {}: {error}. It needs root and /dev/fuse", directory.display())
             })?;

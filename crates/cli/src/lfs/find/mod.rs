@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::context::{Status, complain};
 
 use conditions::Candidate;
-use parse::Wanted;
+use parse::FindRequest;
 
 /// Find files, by name, type, size, times, owner, and by their stripes
 ///
@@ -51,7 +51,7 @@ Examples:
 /// Finds files.
 pub(super) fn run(args: &Args) -> Status {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-    let wanted = match Wanted::parse(args.words.clone()) {
+    let wanted = match FindRequest::parse(args.words.clone()) {
         Ok(wanted) => wanted,
         Err(error) => {
             complain(&format!("fulmar lfs find: {error}\n"));
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> Status {
 }
 
 struct Walk<'a, W: Write> {
-    wanted: &'a Wanted,
+    wanted: &'a FindRequest,
     now: i64,
     out: W,
     status: Status,
@@ -133,7 +133,8 @@ mod tests {
         std::os::unix::fs::symlink("empty", top.join("link")).unwrap();
         let words = conditions.split(' ').filter(|word| !word.is_empty()).map(str::to_owned);
         let path = top.display().to_string();
-        let wanted = Wanted::parse(std::iter::once(path.clone()).chain(words).collect()).unwrap();
+        let wanted =
+            FindRequest::parse(std::iter::once(path.clone()).chain(words).collect()).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
         let mut walk = Walk { wanted: &wanted, now, out: Vec::new(), status: 0 };
         walk.visit(&top, 0).unwrap();

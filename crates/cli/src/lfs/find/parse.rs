@@ -7,14 +7,14 @@ use super::conditions::{Condition, Number, Sign, Test, Time};
 
 /// What is wanted.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct FindRequest {
     pub(super) paths: Vec<PathBuf>,
     pub(super) conditions: Vec<Condition>,
     pub(super) depth: Option<usize>,
     pub(super) nul: bool,
 }
 
-impl Wanted {
+impl FindRequest {
     pub(super) fn parse(words: Vec<String>) -> Result<Self, String> {
         let mut wanted = Self { paths: vec![], conditions: vec![], depth: None, nul: false };
         let mut words = words.into_iter().peekable();
@@ -165,8 +165,8 @@ fn ost(text: &str) -> Result<u32, String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Wanted, String> {
-        Wanted::parse(line.split(' ').map(str::to_owned).collect())
+    fn parse(line: &str) -> Result<FindRequest, String> {
+        FindRequest::parse(line.split(' ').map(str::to_owned).collect())
     }
 
     #[test]

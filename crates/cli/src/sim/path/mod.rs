@@ -16,7 +16,7 @@ use crate::context::{complain, print};
 pub(crate) use args::Args;
 
 /// The result of a plan, and what the formula says.
-struct Simulated {
+struct PlanResult {
     plan: Plan,
     outcome: Outcome,
     formula: Option<Prediction>,
@@ -60,13 +60,13 @@ fn run(args: &Args) -> Result<u8, Refusal> {
     Ok(print(&if args.json { show::json(&result) } else { show::text(&result) }))
 }
 
-fn simulate(plan: Plan) -> Result<Simulated, String> {
+fn simulate(plan: Plan) -> Result<PlanResult, String> {
     let outcome = path::run(&plan).map_err(|error| error.to_string())?;
     let formula = path::closed(&plan);
-    Ok(Simulated { plan, outcome, formula })
+    Ok(PlanResult { plan, outcome, formula })
 }
 
-fn draw(result: &Simulated, file: &Path) -> Result<(), String> {
+fn draw(result: &PlanResult, file: &Path) -> Result<(), String> {
     let formula = result.formula.as_ref().map(|formula| formula.bytes_per_second);
     let picture = path::picture(&result.plan, &result.outcome, formula);
     std::fs::write(file, picture.svg()).map_err(|error| {

@@ -6,20 +6,20 @@ use fulmar_text::{
 };
 use serde_json::{Value, json};
 
-use super::Simulated;
+use super::PlanResult;
 
 /// Returns the result as JSON.
-pub(super) fn json(result: &Simulated) -> String {
+pub(super) fn json(result: &PlanResult) -> String {
     format!("{:#}\n", value(result))
 }
 
-pub(super) fn value(result: &Simulated) -> Value {
+pub(super) fn value(result: &PlanResult) -> Value {
     json!({ "simulated": result.outcome, "formula": result.formula })
 }
 
 /// Returns the result as text.
-pub(super) fn text(result: &Simulated) -> String {
-    let Simulated { plan, outcome, formula } = result;
+pub(super) fn text(result: &PlanResult) -> String {
+    let PlanResult { plan, outcome, formula } = result;
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
     for load in &outcome.loads {

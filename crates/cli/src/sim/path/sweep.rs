@@ -7,7 +7,7 @@ use fulmar_text::{Range, Step, Table, bit_rate, left, percent, right};
 use serde_json::json;
 
 use super::args::Args;
-use super::{Refusal, Simulated, show, simulate};
+use super::{PlanResult, Refusal, show, simulate};
 
 /// The values of one option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn numbers(range: Range<'_>) -> Option<Vec<String>> {
 }
 
 /// Simulates each value, on all cores.
-pub(super) fn run(args: &Args, sweep: &Sweep) -> Result<Vec<(String, Simulated)>, Refusal> {
+pub(super) fn run(args: &Args, sweep: &Sweep) -> Result<Vec<(String, PlanResult)>, Refusal> {
     let plan = |value: &String| {
         let mut args = args.clone();
         args.set(&sweep.option, value)
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args, sweep: &Sweep) -> Result<Vec<(String, Simulated)>
 }
 
 /// Returns a table with a row for each value.
-pub(super) fn text(sweep: &Sweep, points: &[(String, Simulated)]) -> String {
+pub(super) fn text(sweep: &Sweep, points: &[(String, PlanResult)]) -> String {
     let mut table = Table::new([
         right(&sweep.option),
         right("throughput"),
@@ -106,8 +106,8 @@ pub(super) fn text(sweep: &Sweep, points: &[(String, Simulated)]) -> String {
 }
 
 /// Returns a list with an object for each value.
-pub(super) fn json(points: &[(String, Simulated)]) -> String {
-    let object = |(value, point): &(String, Simulated)| json!({ "value": value, "result": show::value(point) });
+pub(super) fn json(points: &[(String, PlanResult)]) -> String {
+    let object = |(value, point): &(String, PlanResult)| json!({ "value": value, "result": show::value(point) });
     let all: Vec<_> = points.iter().map(object).collect();
     format!("{:#}\n", json!(all))
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn conflict(kind: LockType, mode: LockMode, policy: Policy) -> Covered {
-    Covered { resource: resource(kind, 1), mode, policy }
+fn conflict(kind: LockType, mode: LockMode, policy: Policy) -> Coverage {
+    Coverage { resource: resource(kind, 1), mode, policy }
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn locks_for_a_request_that_is_not_sent_are_cancelled() {
         (bits(LockMode::PR, InodeBits::LOOKUP), true),
         (bits(LockMode::PR, InodeBits::NONE), false),
     ] {
-        let wanted = Wanted { early: early.clone(), ..wanted };
+        let wanted = LockSpec { early: early.clone(), ..wanted };
         assert_eq!(world.ns.acquire(world.now, wanted).is_ok(), is_right);
         let Output::Cancel { request, .. } = world.output() else { panic!("a cancel") };
         assert_eq!(request.valid_handles(), early);

@@ -4,7 +4,7 @@ use super::*;
 
 const EOF: u64 = Extent::EOF;
 
-fn held(world: &mut World, wanted: Wanted) -> Option<LockId> {
+fn held(world: &mut World, wanted: LockSpec) -> Option<LockId> {
     match world.ns.acquire(world.now, wanted).unwrap() {
         Start::Held(lock) => Some(lock),
         Start::Sent(lock) => {
@@ -25,7 +25,7 @@ fn a_range_that_is_held_is_not_requested_again() {
     assert_eq!(held(&mut world, bytes(LockMode::PW, 4096, 8192)), None);
     assert_eq!(held(&mut world, bytes(LockMode::EX, 4096, 8191)), None);
     let other =
-        Wanted { resource: resource(LockType::EXTENT, 2), ..bytes(LockMode::PR, 5000, 5000) };
+        LockSpec { resource: resource(LockType::EXTENT, 2), ..bytes(LockMode::PR, 5000, 5000) };
     assert_eq!(held(&mut world, other), None);
     assert_eq!(held(&mut world, bytes(LockMode::PR, 5000, 5000).always()), None);
 }
@@ -57,12 +57,12 @@ fn an_enqueue_names_the_lock_and_those_given_up() {
     let LockDesc { requested, granted, policy, .. } = request.lock;
     assert_eq!((requested, granted, policy), (LockMode::PR, LockMode(0), extent(0, EOF)));
     let early = vec![Handle(7), Handle(8)];
-    let (lock, request) = world.send(Wanted { early, ..bits(LockMode::CW, InodeBits::UPDATE) });
+    let (lock, request) = world.send(LockSpec { early, ..bits(LockMode::CW, InodeBits::UPDATE) });
     assert_eq!((request.count, request.handles.len()), (3, 3));
     assert_eq!(request.handles, [world.ns.cookie(lock), Handle(7), Handle(8)]);
     // To an MGS.
     let mut world = World::with(|settings| settings.early_cancel = false);
-    let config = Wanted::new(resource(LockType::PLAIN, 3), LockMode::CR, Policy::default());
+    let config = LockSpec::new(resource(LockType::PLAIN, 3), LockMode::CR, Policy::default());
     let (_, request) = world.send(config);
     assert_eq!((request.count, request.handles.len()), (0, 2));
 }
@@ -70,13 +70,13 @@ fn an_enqueue_names_the_lock_and_those_given_up() {
 #[test]
 fn what_no_server_accepts_is_not_requested() {
     let mut world = World::new();
-    let plain = Wanted { resource: resource(LockType::PLAIN, 1), ..bytes(LockMode::CR, 1, 2) };
+    let plain = LockSpec { resource: resource(LockType::PLAIN, 1), ..bytes(LockMode::CR, 1, 2) };
     for wanted in [
         bytes(LockMode(3), 0, 1),
         bytes(LockMode::TXN, 0, 1),
         bytes(LockMode::PR, 2, 1),
         bits(LockMode::PR, InodeBits::NONE),
-        Wanted { resource: resource(LockType(9), 1), ..bytes(LockMode::PR, 0, 1) },
+        LockSpec { resource: resource(LockType(9), 1), ..bytes(LockMode::PR, 0, 1) },
         plain,
     ] {
         assert_eq!(world.ns.acquire(world.now, wanted), Err(Errno::EINVAL));
@@ -111,9 +111,9 @@ fn an_intent_gets_the_lock_of_another_file() {
     (reply.result1, reply.result2) = (0x37, -2);
     let outputs = world.reply(lock, reply, &[]);
     let [Output::Granted { covered, extra, .. }] = &outputs[..] else { panic!("{outputs:?}") };
-    let expected = Covered { resource: child, mode: LockMode::PR, policy: all };
+    let expected = Coverage { resource: child, mode: LockMode::PR, policy: all };
     assert_eq!((**covered, extra.result1, extra.result2), (expected, 0x37, -2));
-    let of_child = Wanted { resource: child, ..bits(LockMode::PR, InodeBits::UPDATE) };
+    let of_child = LockSpec { resource: child, ..bits(LockMode::PR, InodeBits::UPDATE) };
     assert_eq!(held(&mut world, of_child), Some(lock));
     assert_eq!(held(&mut world, bits(LockMode::CR, InodeBits::LOOKUP)), None);
 }
@@ -270,7 +270,7 @@ fn an_interrupted_user_leaves_nothing_behind() {
 fn a_group_lock_is_for_its_group_and_ends_with_its_last_use() {
     let group = |gid| {
         let policy = Extent { start: 0, end: EOF, gid };
-        Wanted::new(resource(LockType::EXTENT, 1), LockMode::GROUP, policy)
+        LockSpec::new(resource(LockType::EXTENT, 1), LockMode::GROUP, policy)
     };
     let mut world = World::new();
     let lock = world.granted(group(4), 50);

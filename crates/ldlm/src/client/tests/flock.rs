@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn apply(world: &mut World, wanted: Wanted) {
+fn apply(world: &mut World, wanted: LockSpec) {
     let (lock, request) = world.send(wanted);
     let reply = LockReply { flags: request.flags, ..grants(&request, 50) };
     let outputs = world.reply(lock, reply, &[]);

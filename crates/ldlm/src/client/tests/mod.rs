@@ -56,7 +56,7 @@ impl World {
     }
 
     /// Requests a lock, and returns it with the request.
-    pub(super) fn send(&mut self, wanted: Wanted) -> (LockId, LockRequest) {
+    pub(super) fn send(&mut self, wanted: LockSpec) -> (LockId, LockRequest) {
         let Start::Sent(lock) = self.ns.acquire(self.now, wanted).unwrap() else {
             panic!("a request is sent")
         };
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Requests a lock that is granted as requested, with `server` as the server's handle.
-    pub(super) fn granted(&mut self, wanted: Wanted, server: u64) -> LockId {
+    pub(super) fn granted(&mut self, wanted: LockSpec, server: u64) -> LockId {
         let (lock, request) = self.send(wanted);
         let outputs = self.reply(lock, grants(&request, server), &[]);
         assert!(matches!(outputs[..], [Output::Granted { .. }]), "{outputs:?}");
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// The same, and the use ends.
-    pub(super) fn cached(&mut self, wanted: Wanted, server: u64) -> LockId {
+    pub(super) fn cached(&mut self, wanted: LockSpec, server: u64) -> LockId {
         let lock = self.granted(wanted, server);
         assert!(self.ns.release(self.now, lock));
         self.no_output();
@@ -135,19 +135,19 @@ pub(super) fn extent(start: u64, end: u64) -> Policy {
 }
 
 /// Bytes of object 1.
-pub(super) fn bytes(mode: LockMode, start: u64, end: u64) -> Wanted {
-    Wanted::new(resource(LockType::EXTENT, 1), mode, extent(start, end))
+pub(super) fn bytes(mode: LockMode, start: u64, end: u64) -> LockSpec {
+    LockSpec::new(resource(LockType::EXTENT, 1), mode, extent(start, end))
 }
 
 /// Bits of file 1.
-pub(super) fn bits(mode: LockMode, bits: InodeBits) -> Wanted {
-    Wanted::new(resource(LockType::IBITS, 1), mode, ibits(bits, InodeBits::NONE))
+pub(super) fn bits(mode: LockMode, bits: InodeBits) -> LockSpec {
+    LockSpec::new(resource(LockType::IBITS, 1), mode, ibits(bits, InodeBits::NONE))
 }
 
 /// Bytes of file 1 for an application.
-pub(super) fn flock(mode: LockMode, owner: u64, start: u64, end: u64) -> Wanted {
+pub(super) fn flock(mode: LockMode, owner: u64, start: u64, end: u64) -> LockSpec {
     let flock = Flock { start, end, owner, pid: 9 };
-    Wanted::new(resource(LockType::FLOCK, 1), mode, flock)
+    LockSpec::new(resource(LockType::FLOCK, 1), mode, flock)
 }
 
 /// Returns the reply that grants what was requested.

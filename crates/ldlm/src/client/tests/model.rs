@@ -22,7 +22,7 @@ proptest! {
 /// What is known of a lock from outputs alone.
 #[derive(Debug, Default)]
 struct Known {
-    covered: Option<Covered>,
+    covered: Option<Coverage>,
     uses: u32,
     /// Called back, or being flushed: not for new users.
     is_called: bool,
@@ -109,7 +109,7 @@ impl<'a> Model<'a> {
         self.drain();
     }
 
-    fn wanted(&mut self) -> Wanted {
+    fn wanted(&mut self) -> LockSpec {
         let kind = KINDS[self.below(KINDS.len())];
         let resource = resource(kind, 1 + self.below(2) as u64);
         let (start, len) = (self.below(8) as u64, self.below(8) as u64);
@@ -120,7 +120,7 @@ impl<'a> Model<'a> {
         };
         let modes = if kind == LockType::FLOCK { &HELD[..2] } else { &HELD };
         let mode = modes[self.below(modes.len())];
-        Wanted::new(resource, mode, policy)
+        LockSpec::new(resource, mode, policy)
     }
 
     fn acquire(&mut self) {
@@ -267,8 +267,8 @@ impl<'a> Model<'a> {
         let now = self.world.now;
         match self.below(6) {
             0 => {
-                let Wanted { resource, mode, policy, .. } = self.wanted();
-                let conflict = Covered { resource, mode, policy };
+                let LockSpec { resource, mode, policy, .. } = self.wanted();
+                let conflict = Coverage { resource, mode, policy };
                 let room = self.below(4);
                 let id = self.world.ns.early_cancel(now, &[conflict], room);
                 self.early.insert(id);

@@ -38,7 +38,7 @@ fn locks_are_replayed_as_the_recorded_client_does() {
             }
             let LockDesc { resource, requested, policy, .. } = recorded.lock;
             let mut world = World::new();
-            let lock = world.granted(Wanted::new(resource, requested, policy), 1);
+            let lock = world.granted(LockSpec::new(resource, requested, policy), 1);
             world.ns.replay(world.now);
             let Output::Replay { request, .. } = world.output() else { panic!("a replay") };
             let handles = vec![world.ns.cookie(lock), Handle::NONE];
@@ -172,7 +172,7 @@ impl Client {
         self.give_up_early(Some(&recorded), 1);
         let LockDesc { resource, requested, policy, .. } = recorded.lock;
         let early = recorded.valid_handles().get(1..).unwrap_or_default().to_vec();
-        let wanted = Wanted { early, ..Wanted::new(resource, requested, policy).always() };
+        let wanted = LockSpec { early, ..LockSpec::new(resource, requested, policy).always() };
         let (lock, request) = self.world.send(wanted.with(recorded.flags));
         self.cookies.insert(recorded.handles[0], lock);
         let mut handles = recorded.handles.clone();
@@ -237,7 +237,7 @@ impl Client {
             LockType::EXTENT => extent(0, Extent::EOF),
             _ => ibits(InodeBits::LOOKUP | InodeBits::UPDATE, InodeBits::NONE),
         };
-        let wanted = Wanted::new(resource, LockMode::PW, policy).always();
+        let wanted = LockSpec::new(resource, LockMode::PW, policy).always();
         let lock = self.world.cached(wanted, callback.handles[1].0);
         self.cookies.insert(callback.handles[0], lock);
         self.servers.insert(callback.handles[1], lock);

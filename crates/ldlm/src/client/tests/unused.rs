@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn object(name: u64) -> Wanted {
-    Wanted { resource: resource(LockType::EXTENT, name), ..bytes(LockMode::PR, 0, 4095) }
+fn object(name: u64) -> LockSpec {
+    LockSpec { resource: resource(LockType::EXTENT, name), ..bytes(LockMode::PR, 0, 4095) }
 }
 
 fn flushed(outputs: &[Output]) -> Vec<LockId> {
@@ -62,7 +62,7 @@ fn no_more_than_the_limit_are_kept() {
 fn a_lock_is_kept_until_it_is_too_old() {
     let mut world = World::new();
     let lock = world.cached(object(1), 50);
-    let permanent = Wanted { permanent: true, ..object(2) };
+    let permanent = LockSpec { permanent: true, ..object(2) };
     let kept = world.cached(permanent, 51);
     assert_eq!(world.ns.poll_timeout(), Some(world.now + Duration::from_secs(600)));
     world.wait(599);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fulmar_base::Time;
-use fulmar_ldlm::client::{Covered, LockId};
+use fulmar_ldlm::client::{Coverage, LockId};
 use fulmar_ldlm::mode::are_compatible;
 use fulmar_lustre_wire::ldlm::LockType;
 
@@ -25,7 +25,7 @@ pub(crate) fn part_of(target: usize, number: u32) -> Part {
 
 /// How often a run met what it is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct RunCounts {
     pub(crate) granted: u64,
     pub(crate) matched: u64,
     pub(crate) failed: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Seen {
     pub(crate) reconnects: u64,
 }
 
-impl Seen {
+impl RunCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.granted += other.granted;
         self.matched += other.matched;
@@ -100,9 +100,9 @@ pub(crate) struct Ledger {
     /// When something of a client last reached a target.
     heard: BTreeMap<(usize, usize), Time>,
     acquires: BTreeMap<Key, Time>,
-    held: BTreeMap<Key, Covered>,
+    held: BTreeMap<Key, Coverage>,
     pub(crate) error: Option<String>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: RunCounts,
 }
 
 impl Ledger {
@@ -117,7 +117,7 @@ impl Ledger {
             acquires: BTreeMap::new(),
             held: BTreeMap::new(),
             error: None,
-            seen: Seen::default(),
+            seen: RunCounts::default(),
         }
     }
 
@@ -147,7 +147,7 @@ impl Ledger {
     }
 
     /// A client has a lock and its cache.
-    pub(crate) fn hold(&mut self, key: Key, covered: Covered) {
+    pub(crate) fn hold(&mut self, key: Key, covered: Coverage) {
         let is_heard = !self.is_stale(key.0, key.1);
         let others = self.held.iter().filter(|(other, _)| other.1 == key.1 && other.0 != key.0);
         let conflict = others
@@ -161,7 +161,7 @@ impl Ledger {
     }
 
     /// A client gives up a lock, or some of its bits.
-    pub(crate) fn give_up(&mut self, key: Key, covered: &Covered) {
+    pub(crate) fn give_up(&mut self, key: Key, covered: &Coverage) {
         let Some(held) = self.held.get_mut(&key) else { return };
         if covered.policy.words[0] == held.policy.words[0] {
             self.held.remove(&key);
@@ -313,7 +313,7 @@ impl Ledger {
     }
 }
 
-fn are_in_conflict(first: &Covered, second: &Covered) -> bool {
+fn are_in_conflict(first: &Coverage, second: &Coverage) -> bool {
     let ([start, end, _], [first_byte, last_byte, _]) = (first.policy.words, second.policy.words);
     let overlap = match first.resource.kind {
         LockType::EXTENT => start <= last_byte && first_byte <= end,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fulmar_base::{Errno, Rng, Time};
 use fulmar_ldlm::client::{
-    Answer, Callback, CallbackKind, Convert, Covered, LockId, Namespace, Output, Settings, Start,
+    Answer, Callback, CallbackKind, Convert, Coverage, LockId, Namespace, Output, Settings, Start,
 };
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_lustre_wire::format::{
@@ -15,7 +15,7 @@ use fulmar_lustre_wire::ldlm::{LockMode, LockRequest, LockType};
 use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Opcode, Status, Uuid, portal};
 use fulmar_rpc::XidSource;
-use fulmar_rpc::both::{Both, Wanted as Asked};
+use fulmar_rpc::both::{Both, HostRequest as ReplyContext};
 use fulmar_rpc::client::{Client, Notice};
 use fulmar_rpc::export::TargetId;
 use fulmar_rpc::import::{Request, RequestId, State};
@@ -23,7 +23,9 @@ use fulmar_rpc::service::{self, Task};
 
 use super::check::{Key, Ledger, number_of};
 use super::files::{Wish, parts_of};
-use super::mount::{Cached, Flushing, Mount, Purpose, Use, callbacks, connection, target_of};
+use super::mount::{
+    CachedVersion, Flushing, Mount, Purpose, Use, callbacks, connection, target_of,
+};
 use super::node::Node;
 use super::plan::{Fault, Plan};
 use super::target;
@@ -183,9 +185,9 @@ impl ClientNode {
             self.follow_locks(now, rng, ledger);
             self.node.settle(now);
             match self.node.requests.pop_front() {
-                Some(Asked::Notice(notice)) => self.notice(now, notice, rng, ledger),
-                Some(Asked::Task(Task::Execute(request))) => self.called(now, &request),
-                Some(Asked::Task(task)) => panic!("{task:?}"),
+                Some(ReplyContext::Notice(notice)) => self.notice(now, notice, rng, ledger),
+                Some(ReplyContext::Task(Task::Execute(request))) => self.called(now, &request),
+                Some(ReplyContext::Task(task)) => panic!("{task:?}"),
                 None => break,
             }
             self.node.service.callbacks.check_invariants().unwrap();
@@ -269,7 +271,7 @@ impl ClientNode {
                 let (Some(user), Ok(reply)) = (mount.uses.get_mut(&use_id), result) else { return };
                 let version = reply.require(&STATFS).expect("a read has a version").blocks;
                 // Another user may have written under the same lock.
-                let read = Cached { version, is_dirty: false };
+                let read = CachedVersion { version, is_dirty: false };
                 let cached = *mount.cache.entry(part).or_insert(read);
                 ledger.seen.reads += 1;
                 ledger.see(self.number, part, cached.version);
@@ -391,7 +393,7 @@ impl ClientNode {
         now: Time,
         target: usize,
         lock: LockId,
-        covered: Covered,
+        covered: Coverage,
         ledger: &mut Ledger,
     ) {
         let mount = &mut self.mounts[target];

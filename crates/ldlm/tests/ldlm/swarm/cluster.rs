@@ -8,7 +8,7 @@ use fulmar_lnd::SendRequest;
 use fulmar_lnet::Service;
 use fulmar_lnet_wire::{Body, Nid};
 
-use super::check::{Ledger, Seen};
+use super::check::{Ledger, RunCounts};
 use super::client::{self, ClientNode};
 use super::node::Node;
 use super::plan::{Fault, Plan};
@@ -50,7 +50,7 @@ impl Cluster {
     ///
     /// # Errors
     /// What does not hold.
-    pub(crate) fn run(plan: Plan, fault: Fault) -> Result<Seen, String> {
+    pub(crate) fn run(plan: Plan, fault: Fault) -> Result<RunCounts, String> {
         let mut this = Self::new(plan, fault);
         this.run_until(CALM)?;
         while !this.have_all_ended() {

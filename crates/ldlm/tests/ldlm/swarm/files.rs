@@ -1,7 +1,7 @@
 //! What users do with files, and the locks that it needs.
 
 use fulmar_base::Rng;
-use fulmar_ldlm::client::{Covered, Wanted};
+use fulmar_ldlm::client::{Coverage, LockSpec};
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{
     Extent, InodeBits, InodebitsPolicy, LockMode, LockType, Policy, ResourceDesc, ResourceId,
@@ -36,7 +36,7 @@ impl Wish {
     }
 
     /// Files with even numbers have locks of ranges, others of bits.
-    pub(super) fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> LockSpec {
         let fid = Fid { seq: 7, oid: self.file, version: 0 };
         let (kind, policy) = if self.file.is_multiple_of(2) {
             let (start, end) = (self.first * PART_LEN, (self.last + 1) * PART_LEN - 1);
@@ -48,12 +48,12 @@ impl Wish {
         };
         let mode = if self.writes { LockMode::PW } else { LockMode::PR };
         let resource = ResourceDesc { kind, id: ResourceId::of_fid(fid), ..Default::default() };
-        Wanted::new(resource, mode, policy)
+        LockSpec::new(resource, mode, policy)
     }
 }
 
 /// Returns the parts that a lock covers.
-pub(super) fn parts_of(target: usize, file: u32, covered: &Covered) -> Vec<Part> {
+pub(super) fn parts_of(target: usize, file: u32, covered: &Coverage) -> Vec<Part> {
     let [first, last, _] = covered.policy.words;
     let is_covered = |part: &u64| match covered.resource.kind {
         LockType::EXTENT => first < (part + 1) * PART_LEN && part * PART_LEN <= last,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fulmar_base::Time;
-use fulmar_ldlm::client::{CancelId, Covered, LockId, Namespace};
+use fulmar_ldlm::client::{CancelId, Coverage, LockId, Namespace};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::Format;
 use fulmar_lustre_wire::{Handle, Opcode, Uuid};
@@ -29,7 +29,7 @@ pub(super) struct Use {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cached {
+pub(super) struct CachedVersion {
     pub(super) version: u64,
     pub(super) is_dirty: bool,
 }
@@ -47,7 +47,7 @@ pub(super) enum Purpose {
 
 #[derive(Debug)]
 pub(super) struct Flushing {
-    pub(super) covered: Covered,
+    pub(super) covered: Coverage,
     pub(super) writes: usize,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct Mount {
     pub(super) wishes: BTreeMap<LockId, Wish>,
     pub(super) uses: BTreeMap<u64, Use>,
     /// The locks that are held, with their files.
-    pub(super) held: BTreeMap<LockId, (u32, Covered)>,
+    pub(super) held: BTreeMap<LockId, (u32, Coverage)>,
     pub(super) flushing: BTreeMap<LockId, Flushing>,
-    pub(super) cache: BTreeMap<Part, Cached>,
+    pub(super) cache: BTreeMap<Part, CachedVersion>,
     /// When uses end.
     pub(super) ends: BTreeMap<(Time, u64), ()>,
     pub(super) was_connected: bool,
@@ -89,7 +89,7 @@ impl Mount {
     }
 
     /// Drops what a lock covers, and no other lock.
-    pub(super) fn drop_cache(&mut self, target: usize, lock: LockId, covered: &Covered) {
+    pub(super) fn drop_cache(&mut self, target: usize, lock: LockId, covered: &Coverage) {
         let (file, held) = self.held.get_mut(&lock).expect("it is held");
         let file = *file;
         if covered.policy.words[0] == held.policy.words[0] {
@@ -106,7 +106,7 @@ impl Mount {
 
     pub(super) fn write(&mut self, client: usize, part: Part, ledger: &mut Ledger) {
         let version = ledger.write(client, part);
-        self.cache.insert(part, Cached { version, is_dirty: true });
+        self.cache.insert(part, CachedVersion { version, is_dirty: true });
     }
 
     pub(super) fn send(

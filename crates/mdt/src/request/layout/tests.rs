@@ -104,11 +104,11 @@ impl Rig {
         execute(&self.mdt, &call)
     }
 
-    fn open(&mut self, request: &Message<'_>) -> Done {
+    fn open(&mut self, request: &Message<'_>) -> IntentReply {
         self.send(CLIENT, request, |mdt, call| mdt.open(call))
     }
 
-    fn intent(&mut self, request: &Message<'_>) -> Done {
+    fn intent(&mut self, request: &Message<'_>) -> IntentReply {
         self.send(CLIENT, request, |mdt, call| mdt.layout_intent(call, FILE))
     }
 

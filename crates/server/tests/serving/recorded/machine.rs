@@ -9,7 +9,7 @@ use std::time::Duration;
 use fulmar_base::{Errno, Time};
 use fulmar_ldlm::server::Config as LockConfig;
 use fulmar_lnet::{
-    Bound, Event, EventKind, Md, MdId, Memory as Held, Op, Put, Service, ServiceOutput,
+    Bound, Event, EventKind, Md, MdId, Memory as ChangeLocks, Op, Put, Service, ServiceOutput,
 };
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_lustre_wire::message::EARLY_LEN;
@@ -300,7 +300,7 @@ impl Machine {
                 self.replies.insert(me.match_bits, md.user);
             }
             Op::Attach { portal, md, .. } => drop(self.portals.insert(portal, md.user)),
-            Op::Put { from: Bound::New(md, Held::Bytes(bytes)), put }
+            Op::Put { from: Bound::New(md, ChangeLocks::Bytes(bytes)), put }
                 if !portal::is_bulk(put.portal) =>
             {
                 self.sent.push(Sent { put, bytes: bytes.to_vec() });

@@ -62,7 +62,7 @@ pub(crate) struct Player<'a> {
     by_reply: BTreeMap<(Nid, u64), usize>,
     parts: BTreeMap<(Nid, u64), (usize, usize)>,
     callbacks: Vec<Callback>,
-    /// Our replies, and the bulk data that we have sent, by their match bits.
+    /// Own replies, and the bulk data that were sent, by their match bits.
     replies: BTreeMap<usize, Vec<(String, Value)>>,
     bulk: BTreeMap<usize, BTreeMap<u64, Vec<u8>>>,
     /// Our handles of the locks of clients, by theirs.

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
-use fulmar::demo::ocean::iperf3::{IPERF3, Received, Stream};
+use fulmar::demo::ocean::iperf3::{IPERF3, ReceiverCounts, Stream};
 
 use crate::Failure;
 use crate::process::with_cpu_time;
@@ -27,7 +27,7 @@ pub(crate) fn run(duration: Duration) -> Result<Bulk, Failure> {
     })
 }
 
-fn transfer(duration: Duration) -> Result<Received, Failure> {
+fn transfer(duration: Duration) -> Result<ReceiverCounts, Failure> {
     let (address, port) = (Ipv4Addr::LOCALHOST.into(), free_port()?);
     let seconds = duration.as_secs().max(1) as u32;
     let here = || Command::new(IPERF3);

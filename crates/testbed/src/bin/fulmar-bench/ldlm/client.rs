@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fulmar_base::{BufferId, Errno, Time};
-use fulmar_ldlm::client::{Answer, CancelId, LockId, Namespace, Output, Settings, Wanted};
+use fulmar_ldlm::client::{Answer, CancelId, LockId, LockSpec, Namespace, Output, Settings};
 use fulmar_lustre_wire::format::{CANCEL, ENQUEUE_EXTENT, LOCK_REPLY, LOCK_REQUEST, OST_LVB};
 use fulmar_lustre_wire::ldlm::{Extent, LockMode, LockType, ResourceDesc, ResourceId};
 use fulmar_lustre_wire::message::Message;
@@ -139,7 +139,7 @@ impl Progress {
         let id = ResourceId::of_fid(fid);
         let resource = ResourceDesc { kind: LockType::EXTENT, id, ..ResourceDesc::default() };
         let extent = Extent { start: 0, end: LEN - 1, gid: 0 };
-        let wanted = Wanted::new(resource, LockMode::PW, extent);
+        let wanted = LockSpec::new(resource, LockMode::PW, extent);
         if let Err(errno) = self.locks.acquire(now, wanted) {
             self.failed = Some(format!("a lock cannot be requested: {errno}"));
         }

@@ -6,7 +6,7 @@ mod server;
 use std::io::{copy, sink, stdin};
 
 use fulmar_base::Time;
-use fulmar_ldlm::client::{Answer, Namespace, Output, Settings, Start, Wanted};
+use fulmar_ldlm::client::{Answer, LockSpec, Namespace, Output, Settings, Start};
 use fulmar_lustre_wire::ldlm::{
     InodeBits, InodebitsPolicy, LockMode, LockReply, LockType, ResourceDesc, ResourceId,
 };
@@ -77,7 +77,7 @@ fn cache(namespace: &mut Namespace, file: u32) -> Result<(), Failure> {
     let resource = ResourceDesc { kind: LockType::IBITS, id, ..ResourceDesc::default() };
     let (bits, try_bits) = (InodeBits::LOOKUP | InodeBits::UPDATE, InodeBits::NONE);
     let policy = InodebitsPolicy { bits, try_bits, gid: 0, initiator: 0 };
-    let wanted = Wanted::new(resource, LockMode::PR, policy);
+    let wanted = LockSpec::new(resource, LockMode::PR, policy);
     let Ok(Start::Sent(lock)) = namespace.acquire(Time::ZERO, wanted) else {
         return Err(failed("is held already"));
     };

@@ -86,7 +86,7 @@ impl Lock {
 
 /// The counts of the sender.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Sent {
+pub(crate) struct SenderCounts {
     /// PUTs that were acknowledged during the measurement.
     puts: f64,
     /// Duration of the measurement in seconds.
@@ -106,7 +106,7 @@ pub(crate) struct Received {
     pub(crate) lock: Lock,
 }
 
-impl Sent {
+impl SenderCounts {
     /// Returns PUTs per second.
     pub(crate) fn rate(&self) -> f64 {
         self.puts / self.seconds
@@ -184,7 +184,7 @@ pub(crate) fn send(port: u16, flow: Flow, duration: Duration) -> Result<(), Fail
     }
     let (total, lock) = (sender.check()? as f64, Lock::of(&node));
     node.stop();
-    report(&Sent { puts: (after - before) as f64, seconds, total, lock });
+    report(&SenderCounts { puts: (after - before) as f64, seconds, total, lock });
     Ok(())
 }
 
