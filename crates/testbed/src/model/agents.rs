@@ -13,7 +13,7 @@ use super::kernels;
 use super::library::now;
 use super::operation::{Operation, Step};
 use super::order::{Timed, timed};
-use super::outcome::{Expected, Outcome};
+use super::outcome::{Expected, Outcome, Stat};
 use super::words::{Owner, Slot};
 
 /// By how many seconds the clocks of machines may differ.
@@ -115,6 +115,9 @@ impl Agents {
 impl Executor for Agents {
     fn perform(&mut self, step: &Step) -> Outcome {
         let agent = &mut self.agents[usize::from(step.client)];
+        if self.has_kernel_servers {
+            agent.sync_before_close(&step.operation);
+        }
         let outcome = agent.execute(&step.operation, self.released);
         self.note_locks(step, &outcome);
         outcome
@@ -167,6 +170,17 @@ impl Agent {
             outcome = self.perform(&line);
         }
         outcome
+    }
+
+    /// Syncs a file without a name before its slot is closed: a kernel client that closes it as its last one drops what it has
+    /// not written yet, also when another client has the file open.
+    fn sync_before_close(&mut self, operation: &Operation) {
+        let (Operation::Close { slot } | Operation::Open { slot, .. }) = operation else { return };
+        let slot = *slot;
+        let stat = self.execute(&Operation::StatOpen { slot }, None);
+        if matches!(stat, Outcome::Stat(Stat { links: 0, .. })) {
+            self.execute(&Operation::Sync { slot }, None);
+        }
     }
 
     /// Returns the answer to a line.

@@ -342,7 +342,7 @@ impl Generator {
         let share = Access { read: true, write: self.rng.one_in(2), ..Access::default() };
         let fits = move |access: &Access| if share.write { access.write } else { access.read };
         let Some((slot, _)) = self.slot(client, fits) else { return self.open() };
-        let owner = *pick(&mut self.rng, Owner::ALL);
+        let owner = if self.rng.one_in(2) { Owner::Process } else { of_open_file(slot) };
         let (start, len) = (10 * self.rng.below(6), 10 * self.rng.between(1, 4));
         match self.rng.below(7) {
             0..=2 => Operation::Lock { slot, owner, share, start, len },
@@ -351,6 +351,12 @@ impl Generator {
             _ => Operation::Close { slot },
         }
     }
+}
+
+/// Returns how an open file is locked. Locks by `flock` and OFD locks of one open file have one owner by FUSE, and two by a kernel
+/// client: only one kind is used for each.
+pub(super) fn of_open_file(slot: Slot) -> Owner {
+    if slot.0 % 2 == 0 { Owner::OpenFile } else { Owner::Flock }
 }
 
 #[cfg(test)]

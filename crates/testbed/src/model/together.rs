@@ -3,7 +3,7 @@
 //! Each is one that systems execute at once: one name or two are looked up by the server that changes them, in directories
 //! that stay where they are, and no read or write is more than a page, which a kernel fills and reads as a whole.
 
-use super::generate::{Generator, NAMES, SLOTS, pick};
+use super::generate::{Generator, NAMES, SLOTS, of_open_file, pick};
 use super::operation::{Operation, PAGE, Step};
 use super::outcome::Kind;
 use super::words::{Access, Layout, Owner, Slot};
@@ -60,7 +60,7 @@ impl Generator {
         let is_write = access.write && (!access.read || self.rng.one_in(2));
         if self.rng.one_in(5) {
             let share = Access { read: true, write: access.write, ..Access::default() };
-            let owner = if self.rng.one_in(2) { Owner::Process } else { Owner::OpenFile };
+            let owner = if self.rng.one_in(2) { Owner::Process } else { of_open_file(slot) };
             let (start, len) = (10 * self.rng.below(3), 20);
             if self.rng.one_in(3) {
                 return Operation::Unlock { slot, owner, start, len };
