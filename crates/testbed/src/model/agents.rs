@@ -115,10 +115,12 @@ impl Agents {
 impl Executor for Agents {
     fn perform(&mut self, step: &Step) -> Outcome {
         let agent = &mut self.agents[usize::from(step.client)];
-        if self.has_kernel_servers {
+        let outcome = if self.has_kernel_servers {
             agent.sync_before_close(&step.operation);
-        }
-        let outcome = agent.execute(&step.operation, self.released);
+            agent.execute(&kernels::instead_of(&step.operation), self.released)
+        } else {
+            agent.execute(&step.operation, self.released)
+        };
         self.note_locks(step, &outcome);
         outcome
     }

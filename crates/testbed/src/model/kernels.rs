@@ -4,6 +4,17 @@ use fulmar_base::Errno;
 
 use super::operation::Operation;
 use super::outcome::{Expected, Outcome};
+use super::words::Access;
+
+/// Returns the operation that is executed instead of one that kernel clients do wrong. Those append by `O_DIRECT` only the first
+/// stripe at the end, and leave a hole before the next one.
+pub(super) fn instead_of(operation: &Operation) -> Operation {
+    let mut operation = operation.clone();
+    if let Operation::Open { access: Access { append: true, direct, .. }, .. } = &mut operation {
+        *direct = false;
+    }
+    operation
+}
 
 /// Returns whether an outcome is what kernel servers are known to return.
 pub(super) fn admit(operation: &Operation, expected: &Expected, found: &Outcome) -> bool {
@@ -18,6 +29,13 @@ pub(super) fn admit(operation: &Operation, expected: &Expected, found: &Outcome)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_appended_is_not_direct() {
+        let instead = |text: &str| instead_of(&text.parse().unwrap()).to_string();
+        assert_eq!(instead("open h0 /f0 wacd wide"), "open h0 /f0 wac wide");
+        assert_eq!(instead("open h0 /f0 wcd wide"), "open h0 /f0 wcd wide");
+    }
 
     #[test]
     fn an_attribute_that_is_missing_may_be_removed() {
