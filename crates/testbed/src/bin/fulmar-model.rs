@@ -50,7 +50,7 @@ struct Args {
     /// The layout of new files: default, plain, wide, parts or mdt; by default each seed draws some
     #[arg(long, value_parser = layout)]
     layout: Option<Layout>,
-    /// Have faults among the operations: servers that restart
+    /// Have faults among the operations: servers that restart, connections that break, clients that are evicted
     #[arg(long)]
     faults: bool,
     /// Leave out operations by their verbs, as `allocate,seek`: what these servers do not support

@@ -5,7 +5,7 @@
 //! ```text
 //! run NAME BEGUN      operations are in this directory from now on; times since BEGUN are during the run
 //! 0 write h0 0 100 7  an operation
-//! use                 all servers are used
+//! use BYTES           all servers are used; their OSTs have so many bytes at least
 //! ```
 
 use std::io::{self, BufRead, Write};
@@ -14,12 +14,13 @@ use std::path::Path;
 use super::calls::Directory;
 use super::operation::Step;
 use super::outcome::Outcome;
+use super::visit::visit;
 
 /// The permissions that files do not get which an agent makes: what the model expects.
 const UMASK: u32 = 0o022;
 
-/// The line by which all servers are used.
-pub(super) const USE: &str = "use";
+/// The word by which all servers are used.
+pub(super) const USE: &str = "use ";
 
 /// Executes operations in directories of `at` until there are no more lines.
 ///
@@ -43,10 +44,11 @@ fn answer(at: &Path, line: &str, directory: &mut Option<Directory>) -> Result<Ou
         *directory = Some(begin(at, run)?);
         return Ok(Outcome::Done);
     }
-    if line == USE {
-        // A client that was evicted may be told so.
-        let _ = rustix::fs::statvfs(at);
-        return Ok(Outcome::Done);
+    if let Some(least) = line.strip_prefix(USE) {
+        let least = least.parse().map_err(|_| format!("{least:?} is not a number of bytes"))?;
+        let size =
+            || rustix::fs::statvfs(at).ok().map(|all| (all.f_blocks * all.f_frsize, all.f_files));
+        return Ok(visit(least, size));
     }
     let step: Step = line.parse()?;
     let directory = directory.as_mut().ok_or_else(|| format!("{line:?} is before any run"))?;
@@ -79,7 +81,7 @@ mod tests {
         let at = scratch("model-agent");
         std::fs::create_dir_all(&at).unwrap();
         let lines = "run a 1000\n0 open h0 /f rwc default\n0 write h0 0 2 7\n0 truncate /f 100\n0 read h0 1 9\n\
-            run b 1000\n0 read h0 0 1\n0 list / 0\nrun a 1000\n1 list / 0\nuse\n0 restart all\n";
+            run b 1000\n0 read h0 0 1\n0 list / 0\nrun a 1000\n1 list / 0\nuse 1\n0 restart all\n";
         let mut answers = Vec::new();
         let served = serve(&at, lines.as_bytes(), &mut answers);
         let refused = ["0 list / 0", "run ../a 1", "run a", "run a b", "fly"]

@@ -83,14 +83,15 @@ impl Agents {
         }
     }
 
-    /// Has each agent use all servers at the same time, so that its mount learns of their restart.
-    pub(super) fn use_servers(&mut self) {
-        let ended = |agent: &mut Agent, why| panic!("{:?} has ended: {why}", agent.command);
+    /// Has each agent use all servers at the same time, so that its mount learns of a fault.
+    pub(super) fn use_servers(&mut self, least: u64) {
         for agent in &mut self.agents {
-            agent.tell(agent::USE).unwrap_or_else(|why| ended(agent, why));
+            let told = agent.tell(&format!("{}{least}", agent::USE));
+            told.unwrap_or_else(|why| panic!("{:?} has ended: {why}", agent.command));
         }
         for agent in &mut self.agents {
-            agent.hear().map(drop).unwrap_or_else(|why| ended(agent, why));
+            let done = agent.hear();
+            assert_eq!(done, Ok(Outcome::Done), "{:?} cannot use the servers", agent.command);
         }
     }
 

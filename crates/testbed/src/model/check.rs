@@ -98,6 +98,9 @@ impl Run<'_> {
     }
 
     fn perform(&mut self, step: Step) -> Result<(), Box<Failure>> {
+        if let Operation::Evict {} = step.operation {
+            self.write_back(step.client)?;
+        }
         let found = self.executor.perform(&step);
         let expected: Vec<_> = self.worlds.iter_mut().map(|world| world.apply(&step)).collect();
         let executor = &self.executor;
@@ -145,6 +148,39 @@ impl Run<'_> {
             Some((client, slot)) if self.worlds.len() > 1 => self.read(client, slot),
             _ => Ok(()),
         }
+    }
+
+    /// Has what a client has written be on disk, as an eviction takes what is in its cache. Nothing of a file that has no name
+    /// any more can be promised: all clients close it.
+    fn write_back(&mut self, client: u8) -> Result<(), Box<Failure>> {
+        let world = self.world();
+        let opens = world.opens.iter().map(|(key, open)| (*key, world.inodes[&open.inode].links));
+        for ((other, slot), links) in opens.collect::<Vec<_>>() {
+            if links == 0 {
+                self.perform(Step::alone(other, Operation::Close { slot }))?;
+            } else if other == client {
+                self.perform(Step::alone(client, Operation::Sync { slot }))?;
+            }
+        }
+        for (path, kind) in self.world().paths() {
+            let world = self.world();
+            let number = world.resolve(&path, false);
+            let mut own = world.opens.iter().filter(|((other, _), _)| *other == client);
+            // That would close it, which unlocks what its process has locked.
+            let is_open = own.any(|(_, open)| Ok(open.inode) == number);
+            if kind == Kind::File && !is_open {
+                let access = Access { read: true, ..Access::default() };
+                let (slot, layout) = (SLOT, Layout::Default);
+                for operation in [
+                    Operation::Open { slot, path, access, layout },
+                    Operation::Sync { slot },
+                    Operation::Close { slot },
+                ] {
+                    self.perform(Step::alone(client, operation))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads everything by a client.

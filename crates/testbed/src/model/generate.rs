@@ -43,8 +43,12 @@ const TARGETS: &[&str] = &["f0", "f1", "d0", "d0/f0", "d2", "s0", "nothing"];
 const CLASSES: usize = 4;
 /// One in so many opens is for direct I/O, and one for synchronous writes.
 const SPECIAL: u64 = 8;
+/// What is locked is in this many bytes of a file.
+const LOCKED: u64 = 90;
 /// One in so many operations is a fault.
 const FAULT: u64 = 60;
+/// How many milliseconds after its operation a connection breaks at most: that may be during one of the next ones.
+const AFTER_MAX: u64 = 40;
 /// One in so many operations are several at the same time.
 const TOGETHER: u64 = 12;
 
@@ -73,6 +77,8 @@ pub fn generate(seed: u64, settings: Settings) -> Vec<Step> {
     while steps.len() < settings.steps {
         let more = if settings.together && this.rng.one_in(TOGETHER) {
             this.together()
+        } else if settings.faults && this.rng.one_in(FAULT) {
+            this.fault()
         } else {
             vec![this.step()]
         };
@@ -88,10 +94,7 @@ pub(super) fn pick<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
 
 impl Generator {
     fn step(&mut self) -> Step {
-        let client = self.rng.below(self.settings.clients.into()) as u8;
-        if self.settings.faults && self.rng.one_in(FAULT) {
-            return Step::alone(client, self.fault());
-        }
+        let client = self.client();
         let mut drawn = self.rng.below(self.weights.iter().sum());
         let class = self.weights.iter().position(|weight| {
             let is_here = drawn < *weight;
@@ -107,9 +110,40 @@ impl Generator {
         Step::alone(client, operation)
     }
 
-    /// Returns what happens to servers or clients.
-    fn fault(&mut self) -> Operation {
-        Operation::Restart { target: *pick(&mut self.rng, Target::ALL) }
+    /// Returns what happens to servers or clients. After an eviction others ask for what its client may have locked.
+    fn fault(&mut self) -> Vec<Step> {
+        let client = self.client();
+        let operation = match self.rng.below(4) {
+            // A request that is lost costs 16 seconds.
+            0 => Operation::Disconnect { after: self.rng.below(AFTER_MAX) },
+            1 => Operation::Evict {},
+            _ => Operation::Restart { target: *pick(&mut self.rng, Target::ALL) },
+        };
+        let mut steps = vec![Step::alone(client, operation)];
+        if let Operation::Evict {} = steps[0].operation {
+            let owners = self.world.inodes.values().flat_map(|inode| inode.locks.clients());
+            let owners: Vec<u8> = owners.collect();
+            if !owners.is_empty() {
+                steps[0].client = *pick(&mut self.rng, &owners);
+            }
+            let client = steps[0].client;
+            let opens = &self.world.opens;
+            let is_open = |inode| {
+                opens.iter().any(|((other, _), open)| *other == client && open.inode == inode)
+            };
+            let share = Access { read: true, write: true, ..Access::default() };
+            let others =
+                opens.iter().filter(|((other, _), open)| *other != client && is_open(open.inode));
+            steps.extend(others.map(|((other, slot), _)| {
+                let (slot, owner, start, len) = (*slot, Owner::Process, 0, LOCKED);
+                Step::alone(*other, Operation::TestLock { slot, owner, share, start, len })
+            }));
+        }
+        steps
+    }
+
+    fn client(&mut self) -> u8 {
+        self.rng.below(self.settings.clients.into()) as u8
     }
 
     /// Returns a path: mostly one of a kind that is there.
@@ -356,7 +390,7 @@ impl Generator {
 /// Returns how an open file is locked. Locks by `flock` and OFD locks of one open file have one owner by FUSE, and two by a kernel
 /// client: only one kind is used for each.
 pub(super) fn of_open_file(slot: Slot) -> Owner {
-    if slot.0 % 2 == 0 { Owner::OpenFile } else { Owner::Flock }
+    if slot.0.is_multiple_of(2) { Owner::OpenFile } else { Owner::Flock }
 }
 
 #[cfg(test)]
@@ -387,7 +421,7 @@ mod tests {
                 assert_eq!(step.to_string().parse(), Ok(step));
             }
         }
-        assert_eq!(verbs.len(), 39, "{verbs:?}");
+        assert_eq!(verbs.len(), 41, "{verbs:?}");
         assert!(done * 2 > all, "{done} of {all}");
     }
 }

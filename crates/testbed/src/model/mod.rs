@@ -28,6 +28,7 @@ pub mod planted;
 mod servers;
 mod shrink;
 mod together;
+mod visit;
 mod wire;
 mod words;
 mod world;

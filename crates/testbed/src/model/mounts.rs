@@ -27,6 +27,8 @@ impl Mounts {
         let mut servers = Servers::start(scratch, net)?;
         // When this one is mounted, all targets have registered.
         let (first, node) = servers.mount()?;
+        fulmar_client::blocking::wait(first.unmount());
+        node.stop();
         let mut this = Self { servers: Some(servers), mountpoints: Vec::new() };
         for client in 0..clients {
             let mountpoint = scratch.join(format!("mount{client}"));
@@ -34,15 +36,13 @@ impl Mounts {
             this.mount(fulmar, &mountpoint, net, client)?;
             this.mountpoints.push(mountpoint);
         }
-        fulmar_client::blocking::wait(first.unmount());
-        node.stop();
         Ok(this)
     }
 
     fn mount(&self, fulmar: &Path, at: &Path, net: Net, client: u8) -> Result<(), String> {
         let Some(servers) = &self.servers else { return Ok(()) };
         let (port, interface) =
-            (net.port.to_string(), format!("127.0.{}.{}", net.third, 100 + client));
+            (net.port.to_string(), Servers::address_of(net, client).to_string());
         let mounting = Command::new(fulmar)
             .args(["mount", &servers.address().to_string()])
             .arg(at)
@@ -109,8 +109,11 @@ impl Executor for Run<'_> {
     fn perform(&mut self, step: &Step) -> Outcome {
         match self.servers {
             Some(servers) if step.operation.is_fault() => {
-                let done = servers.perform(&step.operation);
-                self.agents.use_servers();
+                let done = servers.perform(step);
+                // A broken connection is to break what comes next.
+                if !matches!(step.operation, Operation::Disconnect { .. }) {
+                    self.agents.use_servers(servers.least());
+                }
                 done
             }
             _ => self.agents.perform(step),

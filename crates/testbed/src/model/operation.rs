@@ -189,12 +189,16 @@ operations! {
     TestLock = "testlock" { slot: Slot, owner: Owner, share: Access, start: u64, len: u64 }
     /// Restarts servers.
     Restart = "restart" { target: Target }
+    /// Closes the connections between a client and the servers, so many milliseconds later.
+    Disconnect = "disconnect" { after: u64 }
+    /// Has all servers evict a client.
+    Evict = "evict" { }
 }
 
 impl Operation {
     /// Returns whether it is a fault: what happens to servers or clients, and changes no file.
     pub fn is_fault(&self) -> bool {
-        matches!(self, Self::Restart { .. })
+        matches!(self, Self::Restart { .. } | Self::Disconnect { .. } | Self::Evict {})
     }
 
     /// Returns the slot that the operation uses.
@@ -277,6 +281,8 @@ mod tests {
             "1 lock h0 ofd rw 0 10",
             "0 restart all",
             "0 restart ost2",
+            "2 disconnect 20",
+            "1 evict",
         ] {
             let step: Step = line.parse().unwrap();
             assert_eq!(step.to_string(), line);

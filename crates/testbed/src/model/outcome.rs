@@ -148,6 +148,8 @@ pub enum Expected {
     Position(RangeInclusive<u64>, bool),
     /// One of these refusals.
     Refusal(Vec<Errno>),
+    /// Anything: nothing is promised.
+    Any,
 }
 
 impl Expected {
@@ -161,6 +163,7 @@ impl Expected {
                 *may_fail && *errno == Errno::ENXIO
             }
             (Self::Refusal(any), Outcome::Failed(errno)) => any.contains(errno),
+            (Self::Any, _) => true,
             _ => false,
         }
     }
@@ -177,6 +180,7 @@ impl Expected {
             Self::Position(range, false) => Outcome::Position(*range.start()),
             Self::Position(..) => Outcome::Failed(Errno::ENXIO),
             Self::Refusal(any) => Outcome::Failed(any[0]),
+            Self::Any => Outcome::Failed(Errno::ESTALE),
         }
     }
 

@@ -59,6 +59,10 @@ pub enum Fault {
     CloseKeepsLocks,
     /// What was not on disk is lost by a restart.
     RestartLosesWrites,
+    /// Servers keep the locks of a client that they have evicted.
+    EvictionKeepsLocks,
+    /// An append is sent again when its connection breaks, and is executed twice.
+    AppendIsRepeated,
     /// One of two writes at the same time is lost.
     UpdateIsLost,
     /// A file that is cut within its first component keeps what the next one begins with.
@@ -98,6 +102,8 @@ impl Fault {
         Self::LocksAreLocal,
         Self::CloseKeepsLocks,
         Self::RestartLosesWrites,
+        Self::EvictionKeepsLocks,
+        Self::AppendIsRepeated,
         Self::UpdateIsLost,
         Self::BothCreate,
         Self::CutStopsAtBorder,
@@ -121,6 +127,8 @@ pub struct Planted {
     pages: BTreeMap<(u8, u64, u64), Vec<u8>>,
     /// Listings that clients saw first, by inode.
     listings: BTreeMap<(u8, u64), Vec<(String, Kind)>>,
+    /// Clients with a broken connection.
+    broken: BTreeSet<u8>,
     /// What a write has replaced since the last sync: inode, offset, bytes.
     unsynced: Vec<(u64, u64, Vec<u8>)>,
 }
@@ -166,6 +174,7 @@ impl Planted {
             lengths: BTreeMap::new(),
             pages: BTreeMap::new(),
             listings: BTreeMap::new(),
+            broken: BTreeSet::new(),
             unsynced: Vec::new(),
         }
     }
@@ -174,6 +183,9 @@ impl Planted {
     fn spoil(&mut self, step: &Step, before: &mut World, outcome: &mut Outcome) {
         if let Outcome::Stat(stat) = outcome {
             return self.spoil_stat(step, stat);
+        }
+        if step.operation.is_fault() {
+            return self.spoil_after_fault(step, before);
         }
         if let Outcome::Names(names) = outcome {
             return self.spoil_listing(step, names);
@@ -221,6 +233,22 @@ impl Planted {
                     *outcome = Outcome::Bytes(Vec::new());
                 }
             }
+            _ if is_done => self.spoil_names(step, before),
+            _ => {}
+        }
+    }
+
+    /// Changes what is there after a fault.
+    fn spoil_after_fault(&mut self, step: &Step, before: &World) {
+        match (self.fault, &step.operation) {
+            (Fault::EvictionKeepsLocks, Operation::Evict {}) => {
+                for (number, inode) in &mut self.world.inodes {
+                    inode.locks = before.inodes[number].locks.clone();
+                }
+            }
+            (Fault::AppendIsRepeated, Operation::Disconnect { .. }) => {
+                self.broken.insert(step.client);
+            }
             (Fault::RestartLosesWrites, Operation::Restart { .. }) => {
                 for (number, at, old) in self.unsynced.drain(..).rev() {
                     if let Some(inode) = self.world.inodes.get_mut(&number)
@@ -231,7 +259,6 @@ impl Planted {
                     }
                 }
             }
-            _ if is_done => self.spoil_names(step, before),
             _ => {}
         }
     }
@@ -310,9 +337,8 @@ impl Planted {
                     data.zero(border..border + 1);
                 }
             }
-            (Fault::CutIsKept, Operation::Cut { size, .. }) if *size < old_size => {
-                *data = old;
-                data.set_size(*size);
+            (fault, Operation::Cut { size, .. }) if *size < old_size => {
+                spoil_cut(fault, *size, old, data);
             }
             (Fault::AppendIsOld, Operation::Write { len, pattern, .. }) if open.access.append => {
                 let seen = *self.lengths.entry((step.client, open.inode)).or_insert(old_size);
@@ -322,10 +348,10 @@ impl Planted {
                 }
                 self.lengths.insert((step.client, open.inode), data.size());
             }
-            (Fault::CutStopsAtBorder, Operation::Cut { size, .. })
-                if *size < BORDER && old_size > BORDER =>
+            (Fault::AppendIsRepeated, Operation::Write { len, pattern, .. })
+                if open.access.append && self.broken.remove(&step.client) =>
             {
-                data.grow(BORDER);
+                data.write(data.size(), &bytes(*pattern, 0, *len));
             }
             (fault, Operation::Allocate { at, len, how, .. }) => {
                 spoil_space(fault, (*at, *len, *how), &old, data);
@@ -381,6 +407,18 @@ impl Planted {
             }
             _ => {}
         }
+    }
+}
+
+/// Changes a file after it was cut.
+fn spoil_cut(fault: Fault, size: u64, old: Data, data: &mut Data) {
+    match fault {
+        Fault::CutIsKept => {
+            *data = old;
+            data.set_size(size);
+        }
+        Fault::CutStopsAtBorder if size < BORDER && old.size() > BORDER => data.grow(BORDER),
+        _ => {}
     }
 }
 

@@ -8,16 +8,18 @@ use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOption
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{NiOptions, Node, Options, Runtime};
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Label, ServeOptions, Serving, TargetLabel};
+use fulmar_server::{Label, ServeOptions, Serving, TargetLabel, Unset};
 use fulmar_socklnd::AcceptMode;
 
-use super::operation::Operation;
+use super::operation::{Operation, Step};
 use super::outcome::Outcome;
 use super::words::Target;
 use crate::kill::Net;
 
 /// How many OSTs there are: stripes are on all of them.
 const OSTS: u16 = 3;
+/// The last byte of the address of the first client.
+const FIRST: u8 = 100;
 /// How long servers may need for anything.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -25,7 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) struct Servers {
     address: Address,
     net: Net,
-    nodes: u8,
+    /// How many were mounted here.
+    clients: u8,
     directories: Vec<PathBuf>,
     scratch: PathBuf,
     serving: Option<Serving>,
@@ -38,7 +41,8 @@ impl Servers {
     /// Formats targets in a directory, and serves them.
     pub(super) fn start(scratch: &Path, net: Net) -> Result<Self, String> {
         let runtime = Runtime::new(Some(2)).map_err(|error| error.to_string())?;
-        let (node, nid) = start_node(&runtime, net, 0)?;
+        let address = IpAddr::V4(Ipv4Addr::new(127, 0, net.third, 1));
+        let (node, nid) = start_node(&runtime, address, net.port)?;
         let address: Address =
             format!("{nid}:/lv").parse().map_err(|error| format!("{nid}: {error}"))?;
         let label = |kind, index| TargetLabel { kind, index, address: address.clone() };
@@ -54,7 +58,7 @@ impl Servers {
         }
         let (scratch, serving) = (scratch.to_owned(), None);
         let mut this =
-            Self { address, net, nodes: 1, directories, scratch, serving, node, nid, runtime };
+            Self { address, net, clients: 0, directories, scratch, serving, node, nid, runtime };
         this.serve()?;
         Ok(this)
     }
@@ -68,13 +72,48 @@ impl Servers {
     }
 
     /// Performs a fault.
-    pub(super) fn perform(&mut self, fault: &Operation) -> Outcome {
+    pub(super) fn perform(&mut self, step: &Step) -> Outcome {
+        let fault = &step.operation;
         let done = match fault {
             Operation::Restart { target } => self.restart(*target),
+            Operation::Disconnect { after } => {
+                self.disconnect(step.client, Duration::from_millis(*after))
+            }
+            Operation::Evict {} => self.evict(step.client),
             other => panic!("{other} is not a fault"),
         };
         done.unwrap_or_else(|error| panic!("{fault} failed: {error}"));
         Outcome::Done
+    }
+
+    /// Closes the connections with a client after a time. That goes on beside the next operations.
+    fn disconnect(&self, client: u8, after: Duration) -> Result<(), String> {
+        let (admin, nid) = (self.node.admin(), nid_of(Self::address_of(self.net, client))?);
+        std::thread::spawn(move || {
+            std::thread::sleep(after);
+            // A node that was stopped has none.
+            let _ = admin.close_peer(nid);
+        });
+        Ok(())
+    }
+
+    /// Has all targets that know a client evict it.
+    fn evict(&self, client: u8) -> Result<(), String> {
+        let parameters = self.serving.as_ref().ok_or("nothing is served")?.parameters();
+        let nid = nid_of(Self::address_of(self.net, client))?;
+        for pattern in ["mdt.*.evict_client", "obdfilter.*.evict_client"] {
+            match parameters.set(pattern, &nid.to_string()) {
+                // It is not connected.
+                Ok(_) | Err(Unset::Invalid { .. }) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the address of the node of a client.
+    pub(super) fn address_of(net: Net, client: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(127, 0, net.third, FIRST + client))
     }
 
     /// Stops targets, and serves them again.
@@ -102,6 +141,13 @@ impl Servers {
         self.directories.get(place.checked_sub(1)?)
     }
 
+    /// Returns how many bytes all OSTs have at least, and fewer of them do not: each has those of the disk.
+    pub(super) fn least(&self) -> u64 {
+        let disk = rustix::fs::statvfs(&self.scratch);
+        let bytes = disk.map(|disk| disk.f_blocks * disk.f_frsize).unwrap_or_default();
+        (2 * u64::from(OSTS) - 1) * bytes / 2
+    }
+
     /// Returns what is mounted.
     pub(super) fn address(&self) -> &Address {
         &self.address
@@ -109,8 +155,9 @@ impl Servers {
 
     /// Mounts the file system on a node of its own.
     pub(super) fn mount(&mut self) -> Result<(FileSystem, Node), String> {
-        let (node, own) = start_node(&self.runtime, self.net, self.nodes)?;
-        self.nodes += 1;
+        let address = Self::address_of(self.net, self.clients);
+        let (node, own) = start_node(&self.runtime, address, self.net.port)?;
+        self.clients += 1;
         let port = self.net.port;
         let settings = SessionOptions { interface: None, port, timeout: TIMEOUT };
         let client = ClientNode::on(&node, &[own], settings).map_err(|error| error.to_string())?;
@@ -144,13 +191,15 @@ impl Servers {
 }
 
 /// Starts a node at a loopback address.
-fn start_node(runtime: &Runtime, net: Net, place: u8) -> Result<(Node, Nid), String> {
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, net.third, place + 1));
+fn start_node(runtime: &Runtime, address: IpAddr, port: u16) -> Result<(Node, Nid), String> {
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
-    options.config.socklnd.accept_port = net.port;
+    options.config.socklnd.accept_port = port;
     options.nis.push(NiOptions::at(address));
-    let nid = format!("{address}@tcp").parse().map_err(|error| format!("{address}: {error}"))?;
     let node = Node::start(runtime, options).map_err(|error| error.to_string())?;
-    Ok((node, nid))
+    Ok((node, nid_of(address)?))
+}
+
+fn nid_of(address: IpAddr) -> Result<Nid, String> {
+    format!("{address}@tcp").parse().map_err(|error| format!("{address}: {error}"))
 }

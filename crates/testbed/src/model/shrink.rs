@@ -15,6 +15,7 @@ pub fn shrink(steps: &[Step], tries: usize, fails: &mut dyn FnMut(&[Step]) -> bo
         }
     }
     search.by_one_client();
+    search.move_up();
     search.shorten();
     search.steps
 }
@@ -63,6 +64,27 @@ impl Search<'_> {
         }
     }
 
+    /// Has what is in a directory be in that of the run, so that nothing needs to make the directory.
+    fn move_up(&mut self) {
+        let lines: Vec<String> = self.steps.iter().map(Step::to_string).collect();
+        let paths = lines.iter().flat_map(|line| line.split(' ').skip(2));
+        let above = paths.filter_map(|path| path.rsplit_once('/').map(|(above, _)| above));
+        let mut directories: Vec<&str> = above.filter(|above| above.starts_with('/')).collect();
+        // Those that are inside others first.
+        directories.sort_unstable_by_key(|directory| (usize::MAX - directory.len(), *directory));
+        directories.dedup();
+        for directory in directories {
+            let moved = |step: &Step| {
+                let line = step.to_string().replace(&format!(" {directory}/"), " /");
+                line.parse().unwrap_or_else(|_| step.clone())
+            };
+            let other = self.steps.iter().map(moved).collect();
+            if self.takes(other) {
+                self.leave_out(1);
+            }
+        }
+    }
+
     /// Makes what is written or read shorter.
     fn shorten(&mut self) {
         for place in 0..self.steps.len() {
@@ -102,5 +124,25 @@ mod tests {
         let text: Vec<String> = few.iter().map(Step::to_string).collect();
         assert_eq!(text, ["0 write h0 13 2 1", "0 write h0 77 2 1"]);
         assert_eq!(shrink(&steps, 0, &mut fails).len(), 100);
+        let text = "0 mkdir /d0 0755\n0 mkdir /d0/d1 0755\n0 unlink /d0/d1/f0\n0 stat /d0";
+        let steps = super::super::operation::parse(text).unwrap();
+        let mut fails = |steps: &[Step]| {
+            let unlinks = |step: &Step| matches!(step.operation, Operation::Unlink { .. });
+            let above =
+                |step: &Step| step.to_string().rsplit_once('/').map(|(above, _)| above.to_owned());
+            let made: Vec<String> = steps.iter().map(Step::to_string).collect();
+            steps.iter().any(|step| {
+                unlinks(step)
+                    && above(step).is_some_and(|above| {
+                        let (_, directory) = above.split_once('/').unwrap_or_default();
+                        directory.is_empty()
+                            || made
+                                .iter()
+                                .any(|line| line.contains(&format!("mkdir /{directory} ")))
+                    })
+            })
+        };
+        let few = shrink(&steps, 1000, &mut fails);
+        assert_eq!(few.iter().map(Step::to_string).collect::<Vec<_>>(), ["0 unlink /f0"]);
     }
 }

@@ -146,18 +146,28 @@ impl Client {
             Err(errno) => return Err(errno),
         };
         self.opens += 1;
-        self.slots.insert(slot, Open { file, access, number: self.opens });
+        let (number, is_lost) = (self.opens, false);
+        self.slots.insert(slot, Open { file, access, number, is_lost });
         Ok(Outcome::Done)
     }
 
     fn close(&mut self, slot: Slot) -> Performed {
         let open = self.slots.remove(&slot).ok_or(Errno::EBADF)?;
+        let is_lost = open.is_lost;
+        match self.close_open(open) {
+            // No kernel tells that to a program.
+            Err(_) if is_lost => Ok(Outcome::Done),
+            closed => closed.map(|()| Outcome::Done),
+        }
+    }
+
+    fn close_open(&self, open: Open) -> Result<(), Errno> {
         let (mount, fid) = (&self.mount, open.file.fid());
         for owner in [PROCESS, open.number] {
             let lock = file_lock(owner, true, 0, FileLock::END);
             blocking::wait(mount.unlock(fid, lock))?;
         }
-        blocking::wait(open.file.close()).map(|()| Outcome::Done)
+        blocking::wait(open.file.close())
     }
 
     fn on_locks(&self, operation: &Operation) -> Performed {

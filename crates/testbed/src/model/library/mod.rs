@@ -20,6 +20,7 @@ use super::operation::{Operation, Step};
 use super::order::{Timed, timed};
 use super::outcome::{Kind, Outcome, Stat, Time};
 use super::servers::Servers;
+use super::visit::visit;
 use super::words::{Access, Slot};
 use crate::kill::Net;
 
@@ -96,6 +97,8 @@ struct Open {
     access: Access,
     /// Of all opens of the client: whose its locks are.
     number: u64,
+    /// Whether the client was evicted since, so that the MDT does not know of it.
+    is_lost: bool,
 }
 
 /// The operations of a run, in a directory of their own.
@@ -116,9 +119,7 @@ struct Client {
 impl Executor for Run<'_> {
     fn perform(&mut self, step: &Step) -> Outcome {
         if step.operation.is_fault() {
-            let done = self.servers.perform(&step.operation);
-            self.use_servers();
-            return done;
+            return self.perform_fault(step);
         }
         self.clients[usize::from(step.client)].perform(&step.operation)
     }
@@ -129,12 +130,32 @@ impl Executor for Run<'_> {
 }
 
 impl Run<'_> {
-    /// Has each client use all servers, so that it learns of their restart: targets recover when the last client is there, and
-    /// one that does nothing sends them a ping only now and then.
+    fn perform_fault(&mut self, step: &Step) -> Outcome {
+        let done = self.servers.perform(step);
+        match &step.operation {
+            // It is to break what comes next.
+            Operation::Disconnect { .. } => {}
+            Operation::Evict {} => {
+                self.use_servers();
+                let slots = &mut self.clients[usize::from(step.client)].slots;
+                slots.values_mut().for_each(|open| open.is_lost = true);
+            }
+            _ => self.use_servers(),
+        }
+        done
+    }
+
+    /// Has each client use all servers, so that it learns of a fault: targets recover when the last client is there, and one
+    /// that does nothing sends them a ping only now and then.
     fn use_servers(&self) {
+        let least = self.servers.least();
         std::thread::scope(|scope| {
             for client in &self.clients {
-                scope.spawn(|| blocking::wait(client.mount.statfs()));
+                scope.spawn(move || {
+                    let size = || blocking::wait(client.mount.statfs()).ok();
+                    let done = visit(least, || size().map(|found| (found.bytes, found.files)));
+                    assert_eq!(done, Outcome::Done, "a client cannot use the servers");
+                });
             }
         });
     }

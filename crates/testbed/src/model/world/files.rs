@@ -214,7 +214,7 @@ impl World {
         }
         let number = self.next;
         self.next += 1;
-        self.opens.insert(key, Open { inode: found, access, number });
+        self.opens.insert(key, Open { inode: found, access, number, is_lost: false });
         Ok(Outcome::Done)
     }
 

@@ -56,6 +56,16 @@ impl Locks {
         self.0.retain(|_, parts| !parts.is_empty());
     }
 
+    /// Returns the clients that have locks.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = u8> + '_ {
+        self.0.keys().map(|(client, _)| *client)
+    }
+
+    /// Unlocks all that a client has.
+    pub(crate) fn remove_client(&mut self, client: u8) {
+        self.0.retain(|(other, _), _| *other != client);
+    }
+
     /// Unlocks all that an owner has.
     pub(crate) fn remove(&mut self, owner: LockOwner) {
         self.0.remove(&owner);
@@ -77,6 +87,11 @@ mod tests {
         assert!(!locks.is_refused(two, &(0..40), false) && locks.is_refused(two, &(0..1), true));
         assert!(!locks.is_refused(one, &(0..100), true));
         locks.remove(one);
+        assert!(!locks.is_refused(two, &(0..100), true));
+        locks.set((0, Some(3)), &(0..100), Some(true));
+        locks.remove_client(1);
+        assert!(locks.is_refused(two, &(0..100), true));
+        locks.remove_client(0);
         assert!(!locks.is_refused(two, &(0..100), true));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Inode {
     uid: u32,
     gid: u32,
     /// How many names it has; for directories without those of directories in it.
-    links: u32,
+    pub(crate) links: u32,
     atime: Option<Time>,
     pub(crate) mtime: Option<Time>,
     /// Whether that was set to a time after the run.
@@ -69,6 +69,8 @@ pub(crate) struct Open {
     pub(crate) access: Access,
     /// Of all opens of the run.
     pub(crate) number: u64,
+    /// Whether its client was evicted since: the servers do not know of it.
+    pub(crate) is_lost: bool,
 }
 
 impl Open {
@@ -159,8 +161,18 @@ impl World {
     }
 
     fn apply_numbered(&mut self, step: &Step) -> Expected {
+        if self.is_of_gone(step) {
+            return Expected::Any;
+        }
         let applied = match &step.operation {
-            Operation::Restart { .. } => Ok(Outcome::Done),
+            Operation::Evict {} => {
+                let inodes = self.inodes.values_mut();
+                inodes.for_each(|inode| inode.locks.remove_client(step.client));
+                let opens = self.opens.iter_mut().filter(|((client, _), _)| *client == step.client);
+                opens.for_each(|(_, open)| open.is_lost = true);
+                Ok(Outcome::Done)
+            }
+            operation if operation.is_fault() => Ok(Outcome::Done),
             Operation::Seek { slot, at, what } => {
                 return self.seek((step.client, *slot), *at, *what);
             }
@@ -186,6 +198,22 @@ impl World {
                 Expected::Refusal(any.to_vec())
             }
             applied => Expected::Outcome(applied.unwrap_or_else(Outcome::Failed)),
+        }
+    }
+
+    /// Returns whether an operation is on an open file that may be gone: it has no name, and servers do not know that it is open.
+    fn is_of_gone(&self, step: &Step) -> bool {
+        let is_gone = |slot: Slot| {
+            let open = self.opens.get(&(step.client, slot));
+            open.is_some_and(|open| {
+                let mut others = self.opens.values().filter(|other| other.inode == open.inode);
+                self.inodes[&open.inode].links == 0 && others.all(|other| other.is_lost)
+            })
+        };
+        match &step.operation {
+            Operation::Open { .. } | Operation::Close { .. } => false,
+            Operation::Copy { slot, to, .. } => is_gone(*slot) || is_gone(*to),
+            operation => operation.slot().is_some_and(is_gone),
         }
     }
 
