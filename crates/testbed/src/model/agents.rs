@@ -33,6 +33,8 @@ pub struct Agents {
     released: Option<Instant>,
     begun: i64,
     runs: u32,
+    /// By which agents begin the run.
+    line: String,
 }
 
 /// A command that executes the operations of a client.
@@ -58,6 +60,7 @@ impl Agents {
             released: None,
             begun: now(),
             runs: 0,
+            line: String::new(),
         })
     }
 
@@ -77,9 +80,9 @@ impl Agents {
     pub(super) fn begin(&mut self) {
         self.runs += 1;
         (self.locked, self.released) = (BTreeSet::new(), None);
-        let line = format!("run run-{}-{} {}", self.begun, self.runs, now() - CLOCKS);
+        self.line = format!("run run-{}-{} {}", self.begun, self.runs, now() - CLOCKS);
         for agent in &mut self.agents {
-            agent.perform(&line);
+            agent.perform(&self.line);
         }
     }
 
@@ -93,6 +96,15 @@ impl Agents {
             let done = agent.hear();
             assert_eq!(done, Ok(Outcome::Done), "{:?} cannot use the servers", agent.command);
         }
+    }
+
+    /// Starts an agent again, in the same directory.
+    pub(super) fn restart(&mut self, client: u8) {
+        let agent = &mut self.agents[usize::from(client)];
+        let again = Agent::start(&agent.command);
+        *agent = again.unwrap_or_else(|error| panic!("{error}"));
+        agent.perform(&self.line);
+        self.locked.retain(|(other, _)| *other != client);
     }
 
     /// Notes which slots have locks that go some time after a close.

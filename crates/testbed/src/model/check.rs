@@ -1,5 +1,6 @@
 //! Operations are executed, and what they return is compared with the model.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::take;
 use std::time::Instant;
@@ -9,6 +10,7 @@ use super::order::{self, Timed};
 use super::outcome::{Expected, Kind, Outcome};
 use super::words::{Access, Layout, Slot};
 use super::world::World;
+use super::world::kills::Place;
 
 /// What executes operations: a file system with its clients, in a directory that is empty at first.
 pub trait Executor {
@@ -68,12 +70,15 @@ const READ: u64 = 768 << 10;
 /// # Errors
 /// The first outcome that the model does not admit.
 pub fn check(steps: &[Step], clients: u8, executor: &mut dyn Executor) -> Result<(), Box<Failure>> {
-    let mut run = Run { worlds: vec![World::default()], steps: Vec::new(), executor };
+    let mut run = Run { worlds: vec![World::default()], steps: Vec::new(), clients, executor };
     let mut left = steps;
     while let Some(first) = left.first() {
         let count = left.iter().take_while(|step| step.is_together).count();
         if count == 0 {
             run.perform(first.clone())?;
+            if first.operation == (Operation::Kill {}) {
+                run.settle_lost(first.client)?;
+            }
         } else {
             run.perform_together(&left[..count])?;
         }
@@ -89,6 +94,7 @@ struct Run<'a> {
     /// What the file system may be: one, unless operations at the same time had several orders.
     worlds: Vec<World>,
     steps: Vec<Step>,
+    clients: u8,
     executor: &'a mut dyn Executor,
 }
 
@@ -102,6 +108,7 @@ impl Run<'_> {
             self.write_back(step.client)?;
         }
         let found = self.executor.perform(&step);
+        self.worlds.iter_mut().for_each(|world| world.adopt(&step, &found));
         let expected: Vec<_> = self.worlds.iter_mut().map(|world| world.apply(&step)).collect();
         let executor = &self.executor;
         let admits =
@@ -122,9 +129,7 @@ impl Run<'_> {
         self.steps.extend_from_slice(steps);
         let mut after: Vec<World> = Vec::new();
         for world in self.worlds.iter().flat_map(|world| order::after(world, steps, &found)) {
-            if !after.contains(&world) {
-                after.push(world);
-            }
+            order::add(&mut after, world);
         }
         if after.is_empty() {
             let found = found.into_iter().map(|timed| timed.outcome).collect();
@@ -178,6 +183,32 @@ impl Run<'_> {
                 ] {
                     self.perform(Step::alone(client, operation))?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what a client that was killed may have had alone, by another one, so that it is known from then on.
+    fn settle_lost(&mut self, killed: u8) -> Result<(), Box<Failure>> {
+        let mut lost = BTreeMap::new();
+        self.worlds.iter().for_each(|world| lost.extend(world.lost()));
+        for (number, ranges) in lost {
+            let (client, slot, may_read) = match self.world().place_of(number) {
+                Some(Place::Path(path)) => {
+                    let client = (killed + 1) % self.clients;
+                    let open = questions(&path, Kind::File).pop();
+                    open.map_or(Ok(()), |open| self.perform(Step::alone(client, open)))?;
+                    (client, SLOT, true)
+                }
+                Some(Place::Open(client, slot, may_read)) => (client, slot, may_read),
+                None => continue,
+            };
+            self.perform(Step::alone(client, Operation::StatOpen { slot }))?;
+            for (at, len) in ranges.into_iter().filter(|_| may_read) {
+                self.perform(Step::alone(client, Operation::Read { slot, at, len }))?;
+            }
+            if slot == SLOT {
+                self.perform(Step::alone(client, Operation::Close { slot }))?;
             }
         }
         Ok(())

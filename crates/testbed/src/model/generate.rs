@@ -59,6 +59,8 @@ pub(super) struct Generator {
     weights: [u64; CLASSES],
     /// Whether files may be longer than 32 bits count.
     has_long: bool,
+    /// Whether faults are those of clients, or of servers.
+    has_kills: bool,
     layouts: Vec<Layout>,
 }
 
@@ -72,7 +74,9 @@ pub fn generate(seed: u64, settings: Settings) -> Vec<Step> {
         (None, _) => vec![*pick(&mut rng, Layout::ALL)],
     };
     let has_long = rng.one_in(3);
-    let mut this = Generator { rng, world: World::default(), settings, weights, has_long, layouts };
+    let has_kills = rng.one_in(2);
+    let world = World::default();
+    let mut this = Generator { rng, world, settings, weights, has_long, has_kills, layouts };
     let mut steps = Vec::new();
     while steps.len() < settings.steps {
         let more = if settings.together && this.rng.one_in(TOGETHER) {
@@ -113,6 +117,9 @@ impl Generator {
     /// Returns what happens to servers or clients. After an eviction others ask for what its client may have locked.
     fn fault(&mut self) -> Vec<Step> {
         let client = self.client();
+        if self.has_kills {
+            return self.kill(client);
+        }
         let operation = match self.rng.below(4) {
             // A request that is lost costs 16 seconds.
             0 => Operation::Disconnect { after: self.rng.below(AFTER_MAX) },
@@ -140,6 +147,21 @@ impl Generator {
             }));
         }
         steps
+    }
+
+    /// Returns the end of a client, which often saves something before.
+    fn kill(&mut self, client: u8) -> Vec<Step> {
+        let is_sync = |access: &Access| access.write && (access.sync || access.direct);
+        let before = match self.rng.below(3) {
+            0 => self.slot(client, |_| true).map(|(slot, _)| Operation::Sync { slot }),
+            1 => self.slot(client, is_sync).map(|(slot, size)| {
+                let (at, len, pattern) = (self.place(size), self.len(), self.rng.below(1000));
+                Operation::Write { slot, at, len, pattern }
+            }),
+            _ => None,
+        };
+        let operations = before.into_iter().chain([Operation::Kill {}]);
+        operations.map(|operation| Step::alone(client, operation)).collect()
     }
 
     fn client(&mut self) -> u8 {
@@ -409,6 +431,16 @@ mod tests {
     }
 
     #[test]
+    fn faults_of_a_seed_are_those_of_servers_or_of_clients() {
+        let has =
+            |seed, verb| generate(seed, SETTINGS).iter().any(|step| step.operation.verb() == verb);
+        let kinds = (0..40).map(|seed| (has(seed, "kill"), has(seed, "restart")));
+        let kinds: BTreeSet<_> = kinds.collect();
+        assert!(kinds.contains(&(true, false)) && kinds.contains(&(false, true)), "{kinds:?}");
+        assert!(!kinds.contains(&(true, true)), "{kinds:?}");
+    }
+
+    #[test]
     fn most_operations_are_possible_and_each_is_drawn() {
         let (mut verbs, mut done, mut all) = (BTreeSet::new(), 0, 0);
         for seed in 0..40 {
@@ -421,7 +453,7 @@ mod tests {
                 assert_eq!(step.to_string().parse(), Ok(step));
             }
         }
-        assert_eq!(verbs.len(), 41, "{verbs:?}");
+        assert_eq!(verbs.len(), 42, "{verbs:?}");
         assert!(done * 2 > all, "{done} of {all}");
     }
 }

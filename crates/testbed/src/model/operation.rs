@@ -193,12 +193,17 @@ operations! {
     Disconnect = "disconnect" { after: u64 }
     /// Has all servers evict a client.
     Evict = "evict" { }
+    /// Kills the client, and mounts it again.
+    Kill = "kill" { }
 }
 
 impl Operation {
-    /// Returns whether it is a fault: what happens to servers or clients, and changes no file.
+    /// Returns whether it is a fault: what happens to servers or clients.
     pub fn is_fault(&self) -> bool {
-        matches!(self, Self::Restart { .. } | Self::Disconnect { .. } | Self::Evict {})
+        matches!(
+            self,
+            Self::Restart { .. } | Self::Disconnect { .. } | Self::Evict {} | Self::Kill {}
+        )
     }
 
     /// Returns the slot that the operation uses.

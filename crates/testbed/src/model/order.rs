@@ -1,5 +1,6 @@
 //! Operations at the same time, and the order in which they may have been executed.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::operation::{Operation, Step};
@@ -58,27 +59,37 @@ pub(super) fn after(world: &World, steps: &[Step], found: &[Timed]) -> Vec<World
         is_own || found[other].ended < found[next].begun
     };
     // What is the same after the same operations, in whatever order, is followed once.
-    let mut states = vec![(vec![false; steps.len()], world.clone())];
+    let mut states = BTreeMap::from([(vec![false; steps.len()], vec![world.clone()])]);
     for _ in steps {
-        let mut then = Vec::new();
-        for (done, world) in &states {
+        let mut then = BTreeMap::new();
+        for (done, worlds) in &states {
             let left: Vec<usize> = (0..steps.len()).filter(|place| !done[*place]).collect();
             for &next in &left {
                 if left.iter().any(|other| *other != next && is_before(*other, next)) {
                     continue;
                 }
-                let (mut done, mut world) = (done.clone(), world.clone());
+                let mut done = done.clone();
                 done[next] = true;
-                let is_admitted = world.apply(&steps[next]).admits(&found[next].outcome);
-                let state = (done, world);
-                if is_admitted && !then.contains(&state) {
-                    then.push(state);
+                let then = then.entry(done).or_default();
+                for world in worlds {
+                    let mut world = world.clone();
+                    if world.apply(&steps[next]).admits(&found[next].outcome) {
+                        add(then, world);
+                    }
                 }
             }
         }
         states = then;
     }
-    states.into_iter().map(|(_, world)| world).collect()
+    states.into_values().flatten().collect()
+}
+
+/// Adds a state of the file system to others: one that is equal to another one only adds what clients may have alone.
+pub(super) fn add(worlds: &mut Vec<World>, world: World) {
+    match worlds.iter_mut().find(|other| **other == world) {
+        Some(other) => other.merge(&world),
+        None => worlds.push(world),
+    }
 }
 
 #[cfg(test)]

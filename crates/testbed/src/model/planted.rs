@@ -10,8 +10,8 @@ use super::operation::{Operation, PAGE, Step, bytes};
 use super::order::Timed;
 use super::outcome::{Kind, Outcome, Stat, Time};
 use super::words::{How, Slot};
-use super::world::World;
 use super::world::data::Data;
+use super::world::{Inode, World};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,10 @@ pub enum Fault {
     StoreIsPage,
     /// A store in a private mapping changes the file.
     PrivateIsShared,
+    /// What was synced is lost when its client is killed.
+    KillLosesSync,
+    /// What was written synchronously is lost when its client is killed.
+    KillLosesSyncWrites,
     /// A client lists a directory as it has seen it at first.
     ListingIsOld,
     /// Who creates a name at the same time as another one replaces it.
@@ -110,6 +114,8 @@ impl Fault {
         Self::HoleTakesEnd,
         Self::StoreIsPage,
         Self::PrivateIsShared,
+        Self::KillLosesSync,
+        Self::KillLosesSyncWrites,
         Self::ListingIsOld,
     ];
 }
@@ -137,6 +143,9 @@ impl Executor for Planted {
     fn perform(&mut self, step: &Step) -> Outcome {
         let mut before = self.world.clone();
         let mut outcome = self.world.apply(step).example();
+        if self.fault == Fault::KillLosesSyncWrites {
+            self.world.opens.values_mut().for_each(|open| open.access.sync = false);
+        }
         self.spoil(step, &mut before, &mut outcome);
         outcome
     }
@@ -241,6 +250,11 @@ impl Planted {
     /// Changes what is there after a fault.
     fn spoil_after_fault(&mut self, step: &Step, before: &World) {
         match (self.fault, &step.operation) {
+            (_, Operation::Kill {}) => {
+                // The worst that is admitted.
+                let inodes = self.world.inodes.values_mut();
+                inodes.filter_map(Inode::data).for_each(Data::lose_all);
+            }
             (Fault::EvictionKeepsLocks, Operation::Evict {}) => {
                 for (number, inode) in &mut self.world.inodes {
                     inode.locks = before.inodes[number].locks.clone();
@@ -311,8 +325,7 @@ impl Planted {
 
     /// Changes an open file after an operation on it.
     fn spoil_file(&mut self, step: &Step, before: &mut World) {
-        let slot = step.operation.slot().unwrap_or(Slot(0));
-        let key = (step.client, slot);
+        let key = (step.client, step.operation.slot().unwrap_or(Slot(0)));
         if let Operation::Close { .. } = &step.operation {
             return self.spoil_close(before, key);
         }
@@ -373,6 +386,7 @@ impl Planted {
             (Fault::RestartLosesWrites, Operation::Sync { .. }) => {
                 self.unsynced.retain(|(number, ..)| *number != open.inode);
             }
+            (Fault::KillLosesSync, Operation::Sync { .. }) => data.unsave(&old),
             (Fault::WriteKeepsTime, Operation::Write { .. }) => {
                 inode.mtime = time.unwrap_or(inode.mtime);
             }

@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOptions, blocking};
+use fulmar_client::{
+    Address, Caller, ClientNode, FileSystem, MountOptions, OpenOptions, SessionOptions, blocking,
+};
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{NiOptions, Node, Options, Runtime};
 use fulmar_rpc::import::TargetKind;
@@ -13,9 +15,12 @@ use fulmar_socklnd::AcceptMode;
 
 use super::operation::{Operation, Step};
 use super::outcome::Outcome;
-use super::words::Target;
+use super::wire::STRIPE;
+use super::words::{Layout, Target};
 use crate::kill::Net;
 
+/// A client that tries whether targets have recovered.
+const SPARE: u8 = 150;
 /// How many OSTs there are: stripes are on all of them.
 const OSTS: u16 = 3;
 /// The last byte of the address of the first client.
@@ -32,6 +37,8 @@ pub(super) struct Servers {
     directories: Vec<PathBuf>,
     scratch: PathBuf,
     serving: Option<Serving>,
+    /// Whether targets may wait for clients that they know.
+    is_restarted: bool,
     node: Node,
     nid: Nid,
     runtime: Runtime,
@@ -56,9 +63,19 @@ impl Servers {
             fulmar_server::format(&directory, &label).map_err(|error| error.to_string())?;
             directories.push(directory);
         }
-        let (scratch, serving) = (scratch.to_owned(), None);
-        let mut this =
-            Self { address, net, clients: 0, directories, scratch, serving, node, nid, runtime };
+        let (scratch, serving, is_restarted) = (scratch.to_owned(), None, false);
+        let mut this = Self {
+            address,
+            net,
+            clients: 0,
+            directories,
+            scratch,
+            serving,
+            is_restarted,
+            node,
+            nid,
+            runtime,
+        };
         this.serve()?;
         Ok(this)
     }
@@ -98,7 +115,7 @@ impl Servers {
     }
 
     /// Has all targets that know a client evict it.
-    fn evict(&self, client: u8) -> Result<(), String> {
+    pub(super) fn evict(&self, client: u8) -> Result<(), String> {
         let parameters = self.serving.as_ref().ok_or("nothing is served")?.parameters();
         let nid = nid_of(Self::address_of(self.net, client))?;
         for pattern in ["mdt.*.evict_client", "obdfilter.*.evict_client"] {
@@ -118,6 +135,7 @@ impl Servers {
 
     /// Stops targets, and serves them again.
     fn restart(&mut self, target: Target) -> Result<(), String> {
+        self.is_restarted = true;
         let Some(serving) = self.serving.take_if(|_| target == Target::All) else {
             return self.restart_one(target);
         };
@@ -153,11 +171,38 @@ impl Servers {
         &self.address
     }
 
+    /// Returns when all targets have recovered. A client that they wait for may not be killed, as they would wait for long.
+    pub(super) fn wait_for_recovery(&mut self) -> Result<(), String> {
+        if !std::mem::take(&mut self.is_restarted) {
+            return Ok(());
+        }
+        // One that recovers serves no new client.
+        let (mounted, node) = self.mount_at(SPARE)?;
+        let layout = Layout::Wide.to_bytes();
+        let options = OpenOptions { layout, ..OpenOptions::create(0o600) };
+        let written = blocking::wait(async {
+            let (root, name) = (mounted.root(), b"recovered".as_slice());
+            let file = mounted.open(&Caller::ROOT, root, name, options).await?;
+            file.write(0, vec![1; usize::from(OSTS) * STRIPE as usize]).await?;
+            file.sync(false).await?;
+            file.close().await?;
+            mounted.unlink(&Caller::ROOT, root, name).await
+        });
+        blocking::wait(mounted.unmount());
+        node.stop();
+        written.map_err(|errno| format!("the targets do not recover: {errno}"))
+    }
+
     /// Mounts the file system on a node of its own.
     pub(super) fn mount(&mut self) -> Result<(FileSystem, Node), String> {
-        let address = Self::address_of(self.net, self.clients);
-        let (node, own) = start_node(&self.runtime, address, self.net.port)?;
         self.clients += 1;
+        self.mount_at(self.clients - 1)
+    }
+
+    /// Mounts the file system on a node of its own, as this client.
+    pub(super) fn mount_at(&self, client: u8) -> Result<(FileSystem, Node), String> {
+        let address = Self::address_of(self.net, client);
+        let (node, own) = start_node(&self.runtime, address, self.net.port)?;
         let port = self.net.port;
         let settings = SessionOptions { interface: None, port, timeout: TIMEOUT };
         let client = ClientNode::on(&node, &[own], settings).map_err(|error| error.to_string())?;

@@ -26,8 +26,8 @@ impl Client {
                 let open = self.opened(*slot)?;
                 let at = (!open.access.append).then_some(*at);
                 let data = bytes(*pattern, at.unwrap_or(0), *len);
-                let stability = if open.access.sync { Stability::File } else { Stability::Cached };
-                blocking::wait(open.file.write_some(at, data, stability)).map(|_| Outcome::Done)
+                blocking::wait(open.file.write_some(at, data, stability(open.access)))
+                    .map(|_| Outcome::Done)
             }
             Operation::Store { slot, at, len, pattern } => {
                 let open = self.mappable(*slot, true)?;
@@ -204,6 +204,15 @@ impl Client {
             }
             other => panic!("{other} is not an operation on open files"),
         }
+    }
+}
+
+/// Returns what of a write is on disk when it ends, as a mount has it.
+fn stability(access: Access) -> Stability {
+    match access {
+        Access { sync: true, .. } => Stability::File,
+        Access { direct: true, .. } => Stability::Data,
+        _ => Stability::Cached,
     }
 }
 

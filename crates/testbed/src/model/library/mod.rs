@@ -7,6 +7,7 @@ mod files;
 mod names;
 
 use std::collections::BTreeMap;
+use std::mem::{replace, take};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -65,7 +66,8 @@ impl Library {
             opens: 0,
         };
         let each = self.mounts.iter().map(client).collect();
-        check(steps, clients, &mut Run { servers: &mut self.servers, clients: each })
+        let (servers, mounts) = (&mut self.servers, &mut self.mounts);
+        check(steps, clients, &mut Run { servers, mounts, clients: each })
     }
 
     /// Ends the mounts and the servers.
@@ -104,6 +106,7 @@ struct Open {
 /// The operations of a run, in a directory of their own.
 struct Run<'a> {
     servers: &'a mut Servers,
+    mounts: &'a mut Vec<(FileSystem, Node)>,
     clients: Vec<Client>,
 }
 
@@ -118,6 +121,10 @@ struct Client {
 
 impl Executor for Run<'_> {
     fn perform(&mut self, step: &Step) -> Outcome {
+        if step.operation == (Operation::Kill {}) {
+            self.kill(step.client);
+            return Outcome::Done;
+        }
         if step.operation.is_fault() {
             return self.perform_fault(step);
         }
@@ -130,6 +137,22 @@ impl Executor for Run<'_> {
 }
 
 impl Run<'_> {
+    /// Ends the node of a client without a word to servers, and mounts the file system on another one with its address.
+    fn kill(&mut self, client: u8) {
+        let recovered = self.servers.wait_for_recovery();
+        recovered.unwrap_or_else(|error| panic!("{error}"));
+        let (mounted, own) =
+            (&mut self.mounts[usize::from(client)], &mut self.clients[usize::from(client)]);
+        mounted.1.stop();
+        let evicted = self.servers.evict(client);
+        let again = evicted.and_then(|()| self.servers.mount_at(client));
+        let again = again.unwrap_or_else(|error| panic!("cannot mount again: {error}"));
+        let (slots, mount) = (take(&mut own.slots), replace(&mut own.mount, again.0.clone()));
+        let before = replace(mounted, again);
+        // They wait some time for an end that servers do not hear of.
+        std::thread::spawn(move || drop((slots, mount, before)));
+    }
+
     fn perform_fault(&mut self, step: &Step) -> Outcome {
         let done = self.servers.perform(step);
         match &step.operation {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::operation::PAGE;
+use super::unsaved::{LostParts, Page, UnsavedParts};
 
 /// What a server may have allocated at least for a byte: the smallest stripe.
 const UNIT: u64 = 64 << 10;
@@ -14,7 +15,7 @@ const BLOCK: u64 = 512;
 const BLOCKS_EXTRA: u64 = 4096;
 
 /// Bytes up to a length. What was never written, or freed, is zero.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     size: u64,
     /// Shared with copies of the model until they are written.
@@ -23,6 +24,20 @@ pub(crate) struct Data {
     units: BTreeSet<u64>,
     /// Whether all of it was written to servers.
     is_synced: bool,
+    /// What clients may have alone.
+    unsaved: UnsavedParts,
+    /// What a client that was killed had alone.
+    lost: LostParts,
+}
+
+/// Data are equal that programs cannot distinguish.
+impl PartialEq for Data {
+    fn eq(&self, other: &Self) -> bool {
+        self.size == other.size
+            && self.pages == other.pages
+            && self.units == other.units
+            && self.is_synced == other.is_synced
+    }
 }
 
 impl Data {
@@ -56,6 +71,37 @@ impl Data {
         self.size = self.size.max(end);
     }
 
+    /// Writes bytes as a client does that may keep them for some time.
+    pub(crate) fn change(&mut self, client: u8, at: u64, bytes: &[u8]) {
+        let end = at + bytes.len() as u64;
+        self.unsaved.used(client, at / PAGE..end.div_ceil(PAGE));
+        let old: Vec<(u64, Page)> =
+            pieces(at..end).map(|(page, _)| (page, self.pages.get(&page).cloned())).collect();
+        self.write(at, bytes);
+        for (number, old) in old {
+            self.unsaved.change(client, number, old, self.pages.get(&number).cloned());
+        }
+        self.unsaved.grow(client, end);
+    }
+
+    /// Notes that a client uses a range, for which others have to give up what they have of it.
+    pub(crate) fn used(&mut self, client: u8, at: u64, len: u64) {
+        let end = self.size.min(at.saturating_add(len));
+        if at < end {
+            self.unsaved.used(client, at / PAGE..end.div_ceil(PAGE));
+        }
+    }
+
+    /// Notes that servers have a range.
+    pub(crate) fn save(&mut self, at: u64, len: u64) {
+        for (number, part) in pieces(at..at + len) {
+            let start = number * PAGE + part.start as u64;
+            let bytes = self.read(start, part.len() as u64);
+            self.unsaved.save(number, part, &bytes);
+        }
+        self.unsaved.save_to(at + len);
+    }
+
     /// Notes that a range may be allocated.
     pub(crate) fn allocate(&mut self, at: u64, len: u64) {
         self.units.extend(at / UNIT..(at + len).div_ceil(UNIT));
@@ -64,6 +110,7 @@ impl Data {
     /// Makes a range zero, within the length.
     pub(crate) fn zero(&mut self, range: Range<u64>) {
         for (page, part) in pieces(range.start..range.end.min(self.size)) {
+            self.unsaved.save(page, part.clone(), &[0; PAGE as usize][..part.len()]);
             if part.len() as u64 == PAGE {
                 self.pages.remove(&page);
             } else if let Some(found) = self.pages.get_mut(&page) {
@@ -75,12 +122,14 @@ impl Data {
     /// Grows to a length at least.
     pub(crate) fn grow(&mut self, size: u64) {
         self.size = self.size.max(size);
+        self.unsaved.save_to(size);
     }
 
     /// Sets the length.
     pub(crate) fn cut(&mut self, size: u64) {
         self.zero(size..size.next_multiple_of(PAGE));
         self.pages.retain(|page, _| page * PAGE < size);
+        self.unsaved.cut(size);
         self.set_size(size);
     }
 
@@ -111,9 +160,73 @@ impl Data {
         None
     }
 
-    /// Notes that all was written to servers.
-    pub(crate) fn sync(&mut self) {
+    /// Notes that all that a client has was written to servers.
+    pub(crate) fn sync(&mut self, client: u8) {
         self.is_synced = true;
+        self.unsaved.sync(client);
+    }
+
+    /// Adds what may not be on servers if equal data have come about in another way.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.unsaved.merge(&other.unsaved);
+    }
+
+    /// Forgets what a client has alone, and returns whether there was any.
+    pub(super) fn lose(&mut self, client: u8) -> bool {
+        let lost = self.unsaved.lose(client, self.size);
+        let is_any = !lost.is_empty();
+        self.lost.add(lost);
+        is_any
+    }
+
+    /// Returns the pages that a client had alone which was killed; `None` if it had nothing.
+    pub(super) fn lost(&self) -> Option<Vec<u64>> {
+        (!self.lost.is_empty()).then(|| self.lost.pages())
+    }
+
+    /// Sets a length that was found, if it may be that after a client was killed.
+    pub(super) fn adopt_size(&mut self, size: u64) {
+        if self.lost.adopt_size(size) {
+            let (unsaved, lost) = (self.unsaved.clone(), self.lost.clone());
+            self.cut(size);
+            (self.unsaved, self.lost) = (unsaved, lost);
+            self.unsaved.save_to(size);
+        }
+    }
+
+    /// Sets bytes that were found, if they may be those after a client was killed.
+    pub(super) fn adopt(&mut self, at: u64, bytes: &[u8]) {
+        let end = (at + bytes.len() as u64).min(self.size);
+        for (number, part) in pieces(at..end) {
+            let place = (number * PAGE + part.start as u64 - at) as usize;
+            let is_whole = part.start == 0 && number * PAGE + part.end as u64 >= end.min(self.size);
+            let found = &bytes[place..place + part.len()];
+            if self.lost.adopt(number, part.clone(), found, is_whole) {
+                let own = self.pages.entry(number).or_insert_with(|| Arc::new([0; PAGE as usize]));
+                Arc::make_mut(own)[part].copy_from_slice(found);
+            }
+        }
+    }
+
+    /// Has the file be as if servers had nothing of what was lost.
+    pub(crate) fn lose_all(&mut self) {
+        let (size, pages) = std::mem::take(&mut self.lost).oldest();
+        for (number, page) in pages {
+            match page {
+                Some(page) => drop(self.pages.insert(number, page)),
+                None => drop(self.pages.remove(&number)),
+            }
+        }
+        if let Some(size) = size {
+            let unsaved = self.unsaved.clone();
+            self.cut(size);
+            self.unsaved = unsaved;
+        }
+    }
+
+    /// Has servers have no more than they had of other data of the same file.
+    pub(crate) fn unsave(&mut self, before: &Self) {
+        self.unsaved.clone_from(&before.unsaved);
     }
 
     /// Returns the units of 512 bytes that it may have: some if any byte is not zero and servers have it.
@@ -154,7 +267,7 @@ mod tests {
         assert_eq!(data.read(4090, 4), [1, 0, 0, 0]);
         assert_eq!((data.find(4091, false), data.find(5000, true)), (None, None));
         assert_eq!(*data.blocks().start(), 0);
-        data.sync();
+        data.sync(0);
         assert_eq!(*data.blocks().start(), 1);
         data.cut(0);
         assert_eq!((*data.blocks().start(), data.read(0, 10)), (0, vec![]));

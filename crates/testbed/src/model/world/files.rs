@@ -25,11 +25,7 @@ impl World {
             }
             Operation::Read { slot, at, len } => {
                 let open = self.readable(key(slot))?;
-                let inode = self.inode(open.inode);
-                inode.atime = None;
-                Ok(Outcome::Bytes(
-                    inode.data().map(|data| data.read(*at, *len)).unwrap_or_default(),
-                ))
+                Ok(Outcome::Bytes(self.read(step.client, open.inode, *at, *len)))
             }
             Operation::Write { slot, at, len, pattern } => {
                 let open = self.writable(key(slot))?;
@@ -37,7 +33,10 @@ impl World {
                 inode.touch();
                 let Some(data) = inode.data() else { return Err(Errno::EISDIR) };
                 let (place, at) = open.place(*at, data.size());
-                data.write(at, &bytes(*pattern, place, *len));
+                data.change(step.client, at, &bytes(*pattern, place, *len));
+                if open.access.sync || open.access.direct {
+                    data.save(at, *len);
+                }
                 Ok(Outcome::Done)
             }
             Operation::Store { slot, .. }
@@ -55,7 +54,7 @@ impl World {
             Operation::Sync { slot } => {
                 let open = self.opened(key(slot))?;
                 if let Some(data) = self.inode(open.inode).data() {
-                    data.sync();
+                    data.sync(step.client);
                 }
                 Ok(Outcome::Done)
             }
@@ -76,7 +75,7 @@ impl World {
                 let Some(data) = inode.data() else { return Err(Errno::EACCES) };
                 let end = data.size().min(at + len);
                 if *at < end {
-                    data.write(*at, &bytes(*pattern, *at, end - at));
+                    data.change(key.0, *at, &bytes(*pattern, *at, end - at));
                     // When the page is written is the kernel's choice.
                     inode.mtime = None;
                 }
@@ -84,18 +83,12 @@ impl World {
             }
             Operation::Load { at, len, .. } => {
                 let open = self.mappable(key, false)?;
-                let inode = self.inode(open.inode);
-                inode.atime = None;
-                Ok(Outcome::Bytes(
-                    inode.data().map(|data| data.read(*at, *len)).unwrap_or_default(),
-                ))
+                Ok(Outcome::Bytes(self.read(key.0, open.inode, *at, *len)))
             }
             Operation::Private { at, len, pattern, .. } => {
                 let open = self.mappable(key, false)?;
-                let inode = self.inode(open.inode);
-                inode.atime = None;
                 let (start, whole) = pages(*at, *len);
-                let found = inode.data().map(|data| data.read(start, whole)).unwrap_or_default();
+                let found = self.read(key.0, open.inode, start, whole);
                 Ok(Outcome::Bytes(seen_privately(found, *at, *len, *pattern)))
             }
             other => panic!("{other} is not an operation on a mapping"),
@@ -166,14 +159,22 @@ impl World {
         if may { Ok(open) } else { Err(Errno::EACCES) }
     }
 
+    /// Reads a file by a client.
+    fn read(&mut self, client: u8, inode: u64, at: u64, len: u64) -> Vec<u8> {
+        let inode = self.inode(inode);
+        inode.atime = None;
+        let Some(data) = inode.data() else { return Vec::new() };
+        data.used(client, at, len);
+        data.read(at, len)
+    }
+
     fn copy(&mut self, from: Key, (at, len): (u64, u64), to: Key, start: u64) -> Applied {
+        let client = from.0;
         let (from, to) = (self.opened(from)?, self.opened(to)?);
         if !from.access.read || !to.access.write || to.access.append {
             return Err(Errno::EBADF);
         }
-        let source = self.inode(from.inode);
-        source.atime = None;
-        let copied = source.data().map(|data| data.read(at, len)).unwrap_or_default();
+        let copied = self.read(client, from.inode, at, len);
         let len = copied.len() as u64;
         if from.inode == to.inode && at < start + len && start < at + len {
             return Err(Errno::EINVAL);
@@ -182,7 +183,7 @@ impl World {
             let target = self.inode(to.inode);
             target.touch();
             let Some(data) = target.data() else { return Err(Errno::EISDIR) };
-            data.write(start, &copied);
+            data.change(client, start, &copied);
         }
         Ok(Outcome::Done)
     }
@@ -219,7 +220,7 @@ impl World {
     }
 
     /// Closes a slot: what was locked through it goes, and what the process of the client has locked of the file.
-    fn close(&mut self, key: Key) {
+    pub(super) fn close(&mut self, key: Key) {
         let Some(open) = self.opens.remove(&key) else { return };
         let locks = &mut self.inode(open.inode).locks;
         locks.remove((key.0, Some(open.number)));
@@ -244,6 +245,7 @@ impl World {
         // Whether a change of nothing is one differs between systems.
         inode.mtime = if inode.mtime == Some(Time::Now) { inode.mtime } else { None };
         let Some(data) = inode.data() else { return Err(Errno::EISDIR) };
+        data.used(key.0, at, len);
         if matches!(how, How::Punch | How::Zero) {
             data.zero(at..at + len);
         }

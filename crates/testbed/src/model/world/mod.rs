@@ -4,16 +4,19 @@
 //!  mod         inodes and paths
 //!  names       operations on names
 //!  files       open files: data, locks
+//!  kills       what a client had that was killed
 //!  attributes  permissions, owners, times, attributes, access control lists
-//!  data, acl, locks   parts of an inode
+//!  data, unsaved, acl, locks   parts of an inode
 //! ```
 
 pub(crate) mod acl;
 mod attributes;
 pub(crate) mod data;
 mod files;
+pub(crate) mod kills;
 pub(crate) mod locks;
 mod names;
+mod unsaved;
 
 use std::collections::BTreeMap;
 
@@ -170,6 +173,10 @@ impl World {
                 inodes.for_each(|inode| inode.locks.remove_client(step.client));
                 let opens = self.opens.iter_mut().filter(|((client, _), _)| *client == step.client);
                 opens.for_each(|(_, open)| open.is_lost = true);
+                Ok(Outcome::Done)
+            }
+            Operation::Kill {} => {
+                self.kill(step.client);
                 Ok(Outcome::Done)
             }
             operation if operation.is_fault() => Ok(Outcome::Done),
