@@ -13,7 +13,7 @@ quiet() {
     [ ${#busy[@]} -eq 0 ] || kill "${busy[@]}" 2>/dev/null || true
     busy=()
 }
-trap 'quiet; rm -f "$log"' EXIT
+trap quiet EXIT
 
 for run in $(seq "$runs"); do
     if [ $((run % 2)) -eq 0 ]; then
@@ -30,9 +30,10 @@ done
 
 # A test has failed in a run if it is named there as FLAKY or FAILED; a failed line has the time in between.
 if grep -E '^(FLAKY|FAILED) [^ ]' "$log" | grep -vE '^FAILED +[0-9.]+ s ' | sed -E 's/^[A-Z]+ //' | sort | uniq -c | grep .; then
-    echo "== steady: the tests above have failed so often in $runs runs"
+    echo "== steady: the tests above have failed so often in $runs runs; what they printed is in $log"
     exit 1
 fi
 passed=$(grep -cE '^[0-9]+ passed, 0 failed' "$log" || true)
-[ "$passed" -ge "$runs" ] || { echo "== steady: only $passed of $runs runs have ended" >&2; exit 1; }
+[ "$passed" -ge "$runs" ] || { echo "== steady: only $passed of $runs runs have ended: see $log" >&2; exit 1; }
+rm -f "$log"
 echo "== steady: no test has failed in $runs runs"

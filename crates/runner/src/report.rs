@@ -46,7 +46,7 @@ pub(crate) fn line(name: &str, outcome: &Outcome) {
 /// it, and they do not count here.
 pub(crate) fn summary(results: &[TestResult], needs_root: Option<&Path>) -> io::Result<bool> {
     let mut out = io::stdout().lock();
-    for result in results.iter().filter(|result| is_failed(result)) {
+    for result in results {
         for (run, outcome) in
             [Some(&result.first), result.second.as_ref()].iter().flatten().enumerate()
         {
