@@ -72,7 +72,8 @@ fn a_test_that_fails_twice_fails_the_run_with_both_outputs() {
 
 #[test]
 fn a_test_that_passes_the_second_time_is_flaky() {
-    let program = Program::new("flaky", &[("odd", "[ -e seen ] || { touch seen; echo why; exit 101; }")]);
+    let program =
+        Program::new("flaky", &[("odd", "[ -e seen ] || { touch seen; echo why; exit 101; }")]);
     let (status, text) = program.run(&[]);
     let end = "FLAKY made/program odd\n1 passed, 0 failed, 0 skipped\n";
     assert_eq!((status, text.ends_with(end)), (0, true), "{text}");
