@@ -367,10 +367,11 @@ impl Tap for Record {
 #[test]
 fn an_observer_learns_that_events_of_a_closed_service_are_done() {
     let _guard = alone();
-    let (runtime, others) = (Runtime::new(Some(2)).unwrap(), Runtime::new(Some(1)).unwrap());
+    // The connections of a sender are on several threads: with two, those for small messages can all be on one.
+    let (runtime, others) = (Runtime::new(Some(4)).unwrap(), Runtime::new(Some(1)).unwrap());
     let record = Arc::new(Record::default());
     let server = Host::start_with(&runtime, |options| options.tap = Some(record.clone()));
-    // So many that each thread has connections with some.
+    // So many that more than one thread has such connections.
     let senders: Vec<Host> = (0..16).map(|_| Host::start(&others)).collect();
     for sender in &senders {
         sender.admin.ping(server.id(), None, TIMEOUT).unwrap();
@@ -380,7 +381,7 @@ fn an_observer_learns_that_events_of_a_closed_service_are_done() {
     let handler =
         move |_: &Service, _: &mut Vec<Delivery>| released.lock().unwrap().recv().unwrap();
     let service = serve(&server.node, &Buffer::new(8), Arc::new(handler));
-    // One thread waits in the handler, and the other one receives what comes to it.
+    // One thread waits in the handler, and another one receives what comes to it.
     let puts: Vec<_> =
         senders.iter().map(|sender| sender.put(server.id(), 7, Buffer::new(8))).collect();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
