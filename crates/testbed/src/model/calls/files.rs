@@ -78,7 +78,13 @@ fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
         rustix::fs::setxattr(path, name, &layout, XattrFlags::empty()).map_err(call_errno)?;
         flags &= !(libc::O_CREAT | libc::O_EXCL);
     }
-    let file = options.custom_flags(flags).open(path).map_err(errno)?;
+    let opened = options.custom_flags(flags).open(path).map_err(errno);
+    if access.direct && opened.as_ref().is_err_and(|errno| *errno == Errno::EINVAL) && path.is_dir()
+    {
+        // A kernel refuses direct I/O on a directory before anything else.
+        return Err(Errno::EISDIR);
+    }
+    let file = opened?;
     if file.metadata().map_err(errno)?.is_dir() { Err(Errno::EISDIR) } else { Ok(file) }
 }
 

@@ -45,10 +45,7 @@ impl Client {
                 let target = target.as_bytes();
                 blocking::wait(fs.symlink(&CALLER, above, name, target)).map(|_| Outcome::Done)
             }
-            Operation::ReadLink { path } => {
-                let fid = self.find(path, false)?;
-                blocking::wait(fs.read_link(&CALLER, fid)).map(text)
-            }
+            Operation::ReadLink { path } => self.read_link(path),
             Operation::List { path, skip } => self.list(path, *skip as usize),
             Operation::Truncate { path, size } => {
                 let fid = self.find(path, true)?;
@@ -56,6 +53,19 @@ impl Client {
                 blocking::wait(fs.setattr(&CALLER, fid, change)).map(|_| Outcome::Done)
             }
             other => self.on_attributes(other),
+        }
+    }
+
+    /// Reads a symbolic link. One that is replaced meanwhile is looked up again.
+    fn read_link(&self, path: &str) -> Performed {
+        let mut fid = self.find(path, false)?;
+        loop {
+            let read = blocking::wait(self.mount.read_link(&CALLER, fid));
+            let found = if read == Err(Errno::ENOENT) { self.find(path, false)? } else { fid };
+            if found == fid {
+                return read.map(text);
+            }
+            fid = found;
         }
     }
 
