@@ -72,11 +72,11 @@
 // It waits for a kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod asked;
 mod attributes;
 mod below;
 mod caller;
 mod calls;
+mod counts;
 mod directory;
 mod dropping;
 mod expected;
@@ -107,7 +107,7 @@ use std::sync::Arc;
 use fulmar_client::{AccessTimes, Address, Caller, FileSystem, blocking};
 use futures_channel::oneshot;
 
-pub use asked::RequestCounts;
+pub use counts::RequestCounts;
 pub use mounting::remove_dead;
 pub use options::{DataCache, FileLocks, OptionError, Options};
 

@@ -13,9 +13,9 @@ use fulmar_client::{ACL_ACCESS, ACL_DEFAULT, Attributes, Caller, Entry, file_of_
 use fulmar_lustre_wire::Fid;
 use fuser::{FileAttr, Generation, INodeNo, Request};
 
-use crate::asked::count;
 use crate::attributes::file_attr;
 use crate::caller::caller;
+use crate::counts::count;
 use crate::front::{Front, entry, value};
 use crate::nodes::KernelCache;
 use crate::replies::Reply;

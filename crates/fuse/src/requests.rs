@@ -15,9 +15,9 @@ use fuser::{
     OpenFlags, RenameFlags, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::asked::count;
 use crate::attributes::{self, AttributeChange};
 use crate::caller::{caller, keeps_privileges};
+use crate::counts::count;
 use crate::front::{APPEND, Front, configure, open_options, stability, value};
 use crate::handles::Handle;
 use crate::locks::described;

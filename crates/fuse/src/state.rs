@@ -11,8 +11,8 @@ use fulmar_client::{Attributes, Caller, FileSystem};
 use fulmar_lustre_wire::Fid;
 use fuser::{FileAttr, Generation, Request};
 
-use crate::asked::Counts;
 use crate::attributes::file_attr;
+use crate::counts::Counts;
 use crate::expected::Expected;
 use crate::handles::Handles;
 use crate::interrupts::Interrupts;

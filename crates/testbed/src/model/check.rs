@@ -76,9 +76,6 @@ pub fn check(steps: &[Step], clients: u8, executor: &mut dyn Executor) -> Result
         let count = left.iter().take_while(|step| step.is_together).count();
         if count == 0 {
             run.perform(first.clone())?;
-            if first.operation == (Operation::Kill {}) {
-                run.settle_lost(first.client)?;
-            }
         } else {
             run.perform_together(&left[..count])?;
         }
@@ -114,6 +111,7 @@ impl Run<'_> {
         let admits =
             |one: &Expected| one.admits(&found) || executor.admits(&step.operation, one, &found);
         let admits: Vec<bool> = expected.iter().map(admits).collect();
+        let killed = (step.operation == (Operation::Kill {})).then_some(step.client);
         self.steps.push(step);
         if !admits.contains(&true) {
             let found = vec![found];
@@ -121,7 +119,7 @@ impl Run<'_> {
         }
         let mut admits = admits.into_iter();
         self.worlds.retain(|_| admits.next().unwrap_or(false));
-        Ok(())
+        killed.map_or(Ok(()), |client| self.settle_lost(client))
     }
 
     fn perform_together(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {

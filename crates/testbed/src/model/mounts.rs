@@ -34,9 +34,9 @@ impl Mounts {
     /// # Errors
     /// Why that is not possible.
     pub fn start(fulmar: &Path, scratch: &Path, net: Net, clients: u8) -> Result<Self, String> {
-        let mut servers = Servers::start(scratch, net)?;
+        let servers = Servers::start(scratch, net)?;
         // When this one is mounted, all targets have registered.
-        let (first, node) = servers.mount()?;
+        let (first, node) = servers.mount(0)?;
         fulmar_client::blocking::wait(first.unmount());
         node.stop();
         let (servers, fulmar) = (Some(servers), fulmar.to_owned());

@@ -32,8 +32,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) struct Servers {
     address: Address,
     net: Net,
-    /// How many were mounted here.
-    clients: u8,
     directories: Vec<PathBuf>,
     scratch: PathBuf,
     serving: Option<Serving>,
@@ -64,18 +62,8 @@ impl Servers {
             directories.push(directory);
         }
         let (scratch, serving, is_restarted) = (scratch.to_owned(), None, false);
-        let mut this = Self {
-            address,
-            net,
-            clients: 0,
-            directories,
-            scratch,
-            serving,
-            is_restarted,
-            node,
-            nid,
-            runtime,
-        };
+        let mut this =
+            Self { address, net, directories, scratch, serving, is_restarted, node, nid, runtime };
         this.serve()?;
         Ok(this)
     }
@@ -177,7 +165,7 @@ impl Servers {
             return Ok(());
         }
         // One that recovers serves no new client.
-        let (mounted, node) = self.mount_at(SPARE)?;
+        let (mounted, node) = self.mount(SPARE)?;
         let layout = Layout::Wide.to_bytes();
         let options = OpenOptions { layout, ..OpenOptions::create(0o600) };
         let written = blocking::wait(async {
@@ -193,14 +181,8 @@ impl Servers {
         written.map_err(|errno| format!("the targets do not recover: {errno}"))
     }
 
-    /// Mounts the file system on a node of its own.
-    pub(super) fn mount(&mut self) -> Result<(FileSystem, Node), String> {
-        self.clients += 1;
-        self.mount_at(self.clients - 1)
-    }
-
     /// Mounts the file system on a node of its own, as this client.
-    pub(super) fn mount_at(&self, client: u8) -> Result<(FileSystem, Node), String> {
+    pub(super) fn mount(&self, client: u8) -> Result<(FileSystem, Node), String> {
         let address = Self::address_of(self.net, client);
         let (node, own) = start_node(&self.runtime, address, self.net.port)?;
         let port = self.net.port;

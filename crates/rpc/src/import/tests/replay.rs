@@ -108,6 +108,7 @@ fn what_the_target_has_on_disk_after_its_restart_is_not_replayed() {
     let mut rig = Rig::full();
     rig.write(3, 10);
     rig.import.lose(rig.now, &mut rig.xids, Errno::ENOTCONN);
+    assert_eq!(rig.state(), State::Connecting, "it has answered, so there is no pause");
     let connect = rig.sent();
     let mut reply = Message::reply(&format::OST_CONNECT, Status::OK)
         .with(&CONNECT_DATA, &rig.import.target().data);

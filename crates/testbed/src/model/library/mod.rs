@@ -40,8 +40,8 @@ impl Library {
     /// # Errors
     /// Why that is not possible.
     pub fn start(scratch: &Path, net: Net, clients: u8) -> Result<Self, String> {
-        let mut servers = Servers::start(scratch, net)?;
-        let mounts = (0..clients).map(|_| servers.mount()).collect::<Result<_, _>>()?;
+        let servers = Servers::start(scratch, net)?;
+        let mounts = (0..clients).map(|client| servers.mount(client)).collect::<Result<_, _>>()?;
         Ok(Self { servers, mounts, runs: 0 })
     }
 
@@ -121,10 +121,6 @@ struct Client {
 
 impl Executor for Run<'_> {
     fn perform(&mut self, step: &Step) -> Outcome {
-        if step.operation == (Operation::Kill {}) {
-            self.kill(step.client);
-            return Outcome::Done;
-        }
         if step.operation.is_fault() {
             return self.perform_fault(step);
         }
@@ -145,7 +141,7 @@ impl Run<'_> {
             (&mut self.mounts[usize::from(client)], &mut self.clients[usize::from(client)]);
         mounted.1.stop();
         let evicted = self.servers.evict(client);
-        let again = evicted.and_then(|()| self.servers.mount_at(client));
+        let again = evicted.and_then(|()| self.servers.mount(client));
         let again = again.unwrap_or_else(|error| panic!("cannot mount again: {error}"));
         let (slots, mount) = (take(&mut own.slots), replace(&mut own.mount, again.0.clone()));
         let before = replace(mounted, again);
@@ -154,6 +150,10 @@ impl Run<'_> {
     }
 
     fn perform_fault(&mut self, step: &Step) -> Outcome {
+        if step.operation == (Operation::Kill {}) {
+            self.kill(step.client);
+            return Outcome::Done;
+        }
         let done = self.servers.perform(step);
         match &step.operation {
             // It is to break what comes next.
