@@ -21,6 +21,7 @@ impl World {
                 let number = self.resolve(path, true)?;
                 let inode = self.inode(number);
                 (inode.uid, inode.gid) = (*uid, *gid);
+                inode.drop_privileges();
             }
             Operation::Utimes { path, atime, mtime } => {
                 let number = self.resolve(path, true)?;
@@ -93,6 +94,28 @@ impl World {
                 removed.map(|_| Outcome::Done).ok_or(Errno::ENODATA)
             }
             other => panic!("{other} is not an operation on attributes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::parse;
+
+    #[test]
+    fn a_file_loses_the_bits_of_its_owner_with_him_and_a_directory_does_not() {
+        for (made, before, after) in [
+            ("open h0 /f rwcx default", "6777", 0o777),
+            ("open h0 /f rwcx default", "6705", 0o2705),
+            ("mkdir /f 0755", "6777", 0o6777),
+        ] {
+            let text = format!("0 {made}\n0 chmod /f {before}\n0 chown /f 3 2\n0 stat /f");
+            let mut world = World::default();
+            let steps = parse(&text).unwrap();
+            let outcomes = steps.iter().map(|step| world.apply(step).example());
+            let Some(Outcome::Stat(stat)) = outcomes.last() else { panic!("/f has attributes") };
+            assert_eq!((stat.mode, stat.uid), (after, 3), "{made}, {before}");
         }
     }
 }

@@ -34,6 +34,7 @@ const LINKS_MAX: usize = 40;
 const UMASK: u32 = 0o022;
 /// The bit by which what is made in a directory gets its group.
 const SETGID: u32 = 0o2000;
+const SETUID: u32 = 0o4000;
 /// Seconds since 1970 after any run.
 const FUTURE: i64 = 3_000_000_000;
 pub(crate) const ROOT: u64 = 0;
@@ -129,6 +130,15 @@ impl Inode {
     /// Notes a change of its data or its names. A time in the future stays as long as it is newer, as with other clients.
     pub(super) fn touch(&mut self) {
         self.mtime = if self.is_future { None } else { Some(Time::Now) };
+    }
+
+    /// Drops what a file loses with its owner, whoever changes that: set-user-ID, and set-group-ID if the group may execute it.
+    pub(super) fn drop_privileges(&mut self) {
+        if self.kind() == Kind::Directory {
+            return;
+        }
+        let is_of_group = self.mode & 0o010 != 0;
+        self.mode &= !(SETUID | if is_of_group { SETGID } else { 0 });
     }
 
     pub(crate) fn kind(&self) -> Kind {
