@@ -108,11 +108,20 @@ fn not_run(output: &str) -> Option<&str> {
     })
 }
 
-/// Ends the processes of a failed test that have left its group, such as the server of a mount. They have inherited the
-/// environment.
+/// Ends the processes of a failed test that have left its group, such as the server of a mount. Returns when they have
+/// ended; one that waits in the kernel is left to it.
 fn end_marked(mark: &str) {
+    let begun = Instant::now();
+    while kill_marked(mark) && begun.elapsed() < END_TIMEOUT {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Kills the processes of a test, which have inherited the environment. Returns whether there were any.
+fn kill_marked(mark: &str) -> bool {
     let wanted = format!("{MARK}={mark}");
-    let Ok(processes) = std::fs::read_dir("/proc") else { return };
+    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
+    let mut is_any = false;
     for process in processes.flatten() {
         let id = process.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(id) = id.and_then(Pid::from_raw) else { continue };
@@ -120,8 +129,10 @@ fn end_marked(mark: &str) {
         let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
         if environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes()) {
             let _ = kill_process(id, Signal::KILL);
+            is_any = true;
         }
     }
+    is_any
 }
 
 fn end_of(file: &mut File) -> std::io::Result<String> {
