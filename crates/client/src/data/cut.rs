@@ -109,9 +109,9 @@ impl Context {
         let mount = core.mounts.get_mut(&self.mount)?;
         if object.is_on_mdt()
             && let Some(inode) = mount.inodes.get_mut(&object.file)
-            && inode.bits.has(InodeBits::DOM)
+            && let Some(dom) = &mut inode.dom
         {
-            inode.body.dom_size = size;
+            dom.size = size;
         }
         let known = mount.objects.get_mut(&object.key())?;
         (known.lvb.mtime, known.lvb.ctime) = (time, time);

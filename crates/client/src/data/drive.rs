@@ -282,9 +282,9 @@ impl Context {
         }
         if object.is_on_mdt()
             && let Some(inode) = mount.inodes.get_mut(&object.file)
-            && inode.bits.has(InodeBits::DOM)
+            && let Some(dom) = &mut inode.dom
         {
-            inode.body.dom_size = inode.body.dom_size.max(end);
+            dom.size = dom.size.max(end);
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Inode {
     pub(crate) link: Option<Vec<u8>>,
     /// All extended attributes, under `XATTR`.
     pub(crate) xattrs: Option<Arc<BTreeMap<Name, Vec<u8>>>>,
+    /// The size of its data on the MDT, under `DOM`.
+    pub(crate) dom: Option<DomSize>,
     /// All its data, if they are on the MDT and came with an open, under `DOM`.
     pub(crate) inline: Option<Arc<[u8]>>,
     /// Its names, under `LOOKUP`.
@@ -51,6 +53,14 @@ pub(crate) struct Inode {
     pub(crate) has_shape: bool,
     /// Another one each time that `UPDATE` was lost: what was asked before may have changed.
     pub(crate) updates: UpdateNumber,
+}
+
+/// The size of what a file has on the MDT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DomSize {
+    pub(crate) size: u64,
+    /// In units of 512 bytes.
+    pub(crate) blocks: u64,
 }
 
 /// A number that no state of any file had before in this process. A count of each file would begin again when the file is
@@ -87,7 +97,7 @@ impl Inode {
             self.xattrs = None;
         }
         if lost.has(InodeBits::DOM) {
-            self.inline = None;
+            (self.dom, self.inline) = (None, None);
         }
         if lost.has(InodeBits::UPDATE) {
             self.updates = UpdateNumber::next();

@@ -7,7 +7,7 @@ use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;
 
 use super::attributes::{Attributes, Entry};
-use super::inode::{Inode, is_directory, is_regular};
+use super::inode::{DomSize, Inode, is_directory, is_regular};
 use super::layout::FileLayout;
 use super::mount::MountState;
 use super::shape::{Shape, merged};
@@ -152,10 +152,11 @@ pub(super) fn size_on_mdt(mount: &MountState, mdt: ImportId, fid: Fid) -> Option
     if let Some(known) = mount.objects.get(&key).filter(|_| mount.data.has_lock(key)) {
         return Some(mount.data.shown(key, &known.lvb));
     }
-    let body = &mount.inodes.get(&fid).filter(|one| one.bits.has(InodeBits::DOM))?.body;
+    let inode = mount.inodes.get(&fid)?;
+    let (DomSize { size, blocks }, body) = (inode.dom?, &inode.body);
     Some(OstLvb {
-        size: body.dom_size,
-        blocks: body.dom_blocks,
+        size,
+        blocks,
         mtime: body.mtime,
         atime: body.atime,
         ctime: body.ctime,

@@ -20,7 +20,7 @@ use fulmar_rpc::import::Request;
 use super::attributes::{Attributes, Entry};
 use super::caller::Caller;
 use super::inline;
-use super::inode::{Inode, is_directory, is_regular};
+use super::inode::{DomSize, Inode, is_directory, is_regular};
 use super::layout::FileLayout;
 use super::request::{bits, body, ea_size, intent_room, name, resource};
 use super::shape::Shape;
@@ -223,14 +223,15 @@ impl Context {
         };
         let acl = reply.bytes(&ACL).unwrap_or_default();
         let acl = acl.get(..body.acl_size as usize).unwrap_or(acl).to_vec();
-        let data = if held.has(InodeBits::DOM) && body.valid.has(Valid::DOM_SIZE) {
-            inline::whole(reply.bytes(&INLINE_DATA).unwrap_or_default(), body.dom_size)
-        } else {
-            None
-        };
+        let dom = (held.has(InodeBits::DOM) && body.valid.has(Valid::DOM_SIZE))
+            .then_some(DomSize { size: body.dom_size, blocks: body.dom_blocks });
+        let inline = reply.bytes(&INLINE_DATA).unwrap_or_default();
+        let data = dom.and_then(|dom| inline::whole(inline, dom.size));
         let mut core = self.core();
         let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
         let inode = mount.inodes.entry(body.fid).or_default();
+        // A reply without the lock on the data does not tell their size.
+        inode.dom = dom.or(inode.dom);
         inode.inline = data.or(inode.inline.take());
         inode.bits = inode.bits | held;
         inode.has_shape |= has_shape && held.has(InodeBits::UPDATE);

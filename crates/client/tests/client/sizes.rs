@@ -201,6 +201,21 @@ fn a_cut_at_the_end_of_the_part_on_the_mdt_is_the_size() {
 }
 
 #[test]
+fn the_size_on_the_mdt_stays_known_when_only_the_attributes_are_read_again() {
+    let rig = Rig::start("again", 2);
+    let (writer, fs) = (rig.mount(), rig.mount());
+    let file = create(&writer, "file", two_parts(Pattern::MDT, u64::MAX));
+    blocking::wait(writer.link(&ROOT, file.fid(), writer.root(), b"other")).unwrap();
+    blocking::wait(file.set_len(6035)).unwrap();
+    drop((file, writer));
+    let options = OpenOptions { write: true, ..OpenOptions::read() };
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", options)).unwrap();
+    // The lock on the attributes ends with the other name, that on the data does not.
+    blocking::wait(fs.unlink(&ROOT, fs.root(), b"other")).unwrap();
+    assert_eq!(size(&fs, &file), 6035);
+}
+
+#[test]
 fn times_in_the_past_are_told_by_all_clients_whatever_the_layout() {
     let rig = Rig::start("past", 2);
     let (fs, other) = (rig.mount_with(patient()), rig.mount());
