@@ -4,6 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::ResourceId;
 use fulmar_store::{StoreError, Transaction};
+use fulmar_target::data::ObjectSpace;
 use fulmar_target::transactions::Numbering;
 use fulmar_target::usage::{Charge, Deltas, UsageRecord};
 
@@ -21,6 +22,8 @@ pub(crate) struct Change<'a> {
     pub(crate) mdt: &'a Mdt,
     pub(crate) transaction: Transaction<'a>,
     numbering: Numbering,
+    /// Whether its data may have reached the medium before.
+    is_repeated: bool,
     /// There are few.
     inodes: Vec<(Fid, Loaded)>,
     /// Whether the limits of owners apply.
@@ -39,9 +42,16 @@ struct Loaded {
 }
 
 impl<'a> Change<'a> {
-    pub(crate) fn new(mdt: &'a Mdt, numbering: Numbering) -> Self {
+    pub(crate) fn new(mdt: &'a Mdt, numbering: Numbering, is_repeated: bool) -> Self {
         let (transaction, inodes, notes) = (mdt.store.begin(), vec![], vec![]);
-        Self { mdt, transaction, numbering, inodes, is_limited: false, gone: None, notes }
+        let (is_limited, gone) = (false, None);
+        Self { mdt, transaction, numbering, is_repeated, inodes, is_limited, gone, notes }
+    }
+
+    /// Returns what the data of a file occupy before this change.
+    pub(crate) fn space(&self, fid: Fid, inode: &Inode) -> Result<ObjectSpace, StoreError> {
+        let size = self.mdt.store.size(object_of(fid))?;
+        Ok(ObjectSpace { charged: inode.charged(), size, is_repeated: self.is_repeated })
     }
 
     /// Returns a file, if it exists.

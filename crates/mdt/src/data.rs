@@ -23,7 +23,9 @@ use fulmar_lustre_wire::ost::{Fiemap, FiemapHeader, Niobuf, Obdo, OstId};
 use fulmar_lustre_wire::{Content, Fid, Handle, List, Opcode};
 use fulmar_nodemap::IdKind;
 use fulmar_store::{ObjectId, StoreError};
-use fulmar_target::data::{self, Data, EOF, Holder, Sources, Transfer, WriteResult, block_end};
+use fulmar_target::data::{
+    self, Data, EOF, Holder, ObjectSpace, Sources, Transfer, WriteResult, block_end,
+};
 use fulmar_target::{Answer, Call as Io, Failure};
 
 use crate::change::Change;
@@ -150,7 +152,7 @@ impl Holder for Mdt {
             if sets_times {
                 take_times(&mut inode, asked, call.now);
             }
-            let was = (inode.charged(), self.store.size(object)?);
+            let was = change.space(fid, &inode)?;
             let written = transfer.write(&self.data, &mut change.transaction, was, sources)?;
             let WriteResult { charged, size, results } = written;
             inode.set_charged(charged);
@@ -258,7 +260,7 @@ impl Mdt {
         })
     }
 
-    /// Changes the data of a file. `change` gets what they occupy and their size, and returns both afterwards.
+    /// Changes the data of a file. `change` returns what they occupy and their size afterwards.
     fn change_data<'a>(
         &'a self,
         call: &Io<'_>,
@@ -267,7 +269,7 @@ impl Mdt {
             &mut Change<'a>,
             ObjectId,
             OnMdt,
-            (u64, u64),
+            ObjectSpace,
         ) -> Result<(u64, u64), records::Failure>,
     ) -> Result<Answer, Failure> {
         const SAID: Valid = Valid(Valid::FLID.0 | TIMES.0 | SIZES.0);
@@ -279,7 +281,7 @@ impl Mdt {
             let mut inode = new.existing(fid)?;
             let part = inode.on_mdt().ok_or(Errno::ENOENT)?;
             take_times(&mut inode, asked, call.now);
-            let was = (inode.charged(), self.store.size(object)?);
+            let was = new.space(fid, &inode)?;
             let (charged, size) = change(new, object, part, was)?;
             inode.set_charged(charged);
             let reply = call.reply_with(&describe(asked.id, &inode, size, SAID));

@@ -391,8 +391,9 @@ impl Mdt {
         if matches!(numbering, Numbering::Applied(_)) {
             return Ok(None);
         }
+        let mut is_repeated = body.flags.is_repeated();
         loop {
-            let mut change = Change::new(self, numbering);
+            let mut change = Change::new(self, numbering, is_repeated);
             let (mut reply, value) = build(&mut change)?;
             change.check_limits(call.now)?;
             let is_noted = change.record_notes(|| self.who(call));
@@ -404,7 +405,7 @@ impl Mdt {
             }
             self.transactions.record(&mut transaction, numbering);
             match transaction.apply() {
-                Err(StoreError::Conflict) => {}
+                Err(StoreError::Conflict) => is_repeated = true,
                 Err(error) => return Err(error.into()),
                 Ok(number) => {
                     reply.body.transno = self.transactions.applied(number, numbering);
@@ -436,7 +437,7 @@ impl Mdt {
         mut build: impl FnMut(&mut Change<'a>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         loop {
-            let mut change = Change::new(self, Numbering::New);
+            let mut change = Change::new(self, Numbering::New, false);
             build(&mut change)?;
             match change.finish().apply() {
                 Err(StoreError::Conflict) => {}

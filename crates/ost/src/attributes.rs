@@ -171,7 +171,7 @@ impl Ost {
             |target| {
                 target.after.take_file(&asked)?;
                 target.after.take_change(&asked, call.now);
-                let was = (target.before.charged, target.size);
+                let was = target.change.space(&target.before, target.size);
                 let transaction = &mut target.change.transaction;
                 target.after.charged = self.data.cut(transaction, object, was, size)?;
                 Ok(size)
@@ -192,7 +192,7 @@ impl Ost {
             self.change_object(call, &asked, object, (Valid::FLID, valid), |target| {
                 target.after.take_file(&asked)?;
                 target.after.take_change(&asked, call.now);
-                let was = (target.before.charged, target.size);
+                let was = target.change.space(&target.before, target.size);
                 let transaction = &mut target.change.transaction;
                 let (charged, size) = self.data.allocate(transaction, object, &allocation, was)?;
                 target.after.charged = charged;

@@ -77,7 +77,7 @@ impl Holder for Ost {
             if sets_times {
                 after.take_change(asked, call.now);
             }
-            let was = (before.charged, self.store.size(object)?);
+            let was = change.space(&before, self.store.size(object)?);
             let written = transfer.write(&self.data, &mut change.transaction, was, sources)?;
             let WriteResult { charged, size, results } = written;
             after.charged = charged;

@@ -14,7 +14,7 @@ use fulmar_nodemap::{IdKind, Nodemaps, View};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{ObjectId, Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
-use fulmar_target::data::{self, Data};
+use fulmar_target::data::{self, Data, ObjectSpace};
 use fulmar_target::replies::{self, RequestKey};
 use fulmar_target::transactions::{Numbering, Transactions};
 use fulmar_target::usage::{Deltas, Usage};
@@ -86,9 +86,16 @@ pub(crate) struct Change<'a> {
     pub(crate) transaction: Transaction<'a>,
     pub(crate) deltas: Deltas,
     pub(crate) numbering: Numbering,
+    /// Whether its data may have reached the medium before.
+    pub(crate) is_repeated: bool,
 }
 
 impl Change<'_> {
+    /// Returns what an object occupies before this change.
+    pub(crate) fn space(&self, before: &Attributes, size: u64) -> ObjectSpace {
+        ObjectSpace { charged: before.charged, size, is_repeated: self.is_repeated }
+    }
+
     /// Returns the attributes of an object; `None` if it does not exist.
     pub(crate) fn attributes(
         &mut self,
@@ -292,9 +299,10 @@ impl Ost {
         if matches!(numbering, Numbering::Applied(_)) {
             return Ok(None);
         }
+        let mut is_repeated = body.flags.is_repeated();
         loop {
             let (transaction, deltas) = (self.store.begin(), Deltas::default());
-            let mut change = Change { transaction, deltas, numbering };
+            let mut change = Change { transaction, deltas, numbering, is_repeated };
             let mut reply = build(&mut change)?;
             let Change { mut transaction, deltas, .. } = change;
             self.usage.record(&mut transaction, &deltas);
@@ -305,7 +313,7 @@ impl Ost {
             }
             self.transactions.record(&mut transaction, numbering);
             match transaction.apply() {
-                Err(StoreError::Conflict) => {}
+                Err(StoreError::Conflict) => is_repeated = true,
                 Err(error) => return Err(error.into()),
                 Ok(number) => {
                     reply.body.transno = self.transactions.applied(number, numbering);

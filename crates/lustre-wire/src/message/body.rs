@@ -125,6 +125,13 @@ wire_flags! {
     }
 }
 
+impl MessageFlags {
+    /// Returns whether the server may have executed the request before, in part or as a whole.
+    pub fn is_repeated(self) -> bool {
+        self.has(Self::RESENT) || self.has(Self::REPLAY)
+    }
+}
+
 wire_flags! {
     /// More about a connect.
     pub struct ConnectOpFlags(u32) {

@@ -77,7 +77,7 @@ impl Mdt {
         mut build: impl FnMut(&mut Change<'a>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         loop {
-            let mut change = Change::new(self, Numbering::New);
+            let mut change = Change::new(self, Numbering::New, false);
             build(&mut change)?;
             change.record_notes(|| self.who(call));
             match change.finish().apply() {

@@ -27,6 +27,8 @@ const STARTS: u64 = 4;
 const OBJECTS: u64 = 12;
 /// The largest object.
 const SIZE_MAX: u64 = 40_000;
+/// Space counts in blocks of so many bytes.
+const BLOCK: usize = 4096;
 
 /// What all seeds together have done: a test that did nothing would always pass.
 #[derive(Debug, Default)]
@@ -79,6 +81,8 @@ struct Run<'a> {
     /// The last transaction of each client that was answered, by client, with its XID.
     answered: Vec<StoredRequest>,
     unanswered: Option<(u64, u64, Op)>,
+    /// Whether requests are those that got no answer.
+    is_resent: bool,
     /// The last durable transaction that clients were told.
     told: u64,
     totals: &'a mut Totals,
@@ -216,7 +220,8 @@ impl<'a> Run<'a> {
         rig.store.commit().unwrap();
         let (model, kept, answered) = (Model::new(), vec![], vec![]);
         let (rng, unanswered) = (Rng::new(seed), None);
-        Self { rng, disk, rig, model, last: 0, kept, answered, unanswered, told: 0, totals }
+        let (last, told, is_resent) = (0, 0, false);
+        Self { rng, disk, rig, model, last, kept, answered, unanswered, is_resent, told, totals }
     }
 
     fn go(&mut self) {
@@ -272,6 +277,9 @@ impl<'a> Run<'a> {
         message.body.transno = transno;
         if transno != 0 {
             message.body.flags = message.body.flags | MessageFlags::REPLAY;
+        }
+        if self.is_resent {
+            message.body.flags = message.body.flags | MessageFlags::RESENT;
         }
         let call =
             Call { export: Handle(client), nid: Nid::LOOPBACK, xid, now: NOW, message: &message };
@@ -355,7 +363,9 @@ impl<'a> Run<'a> {
         self.rig.ost.recovered().unwrap();
         if let Some((client, xid, op)) = self.unanswered.take() {
             self.totals.resent += 1;
+            self.is_resent = true;
             assert!(self.ask(client, xid, op));
+            self.is_resent = false;
         }
         self.rig.store.commit().unwrap();
         self.settle();
@@ -393,6 +403,15 @@ impl<'a> Run<'a> {
             let uid = expected.uid.unwrap_or(0);
             assert_eq!(found, (expected.data.len() as u64, uid), "object {object}");
             assert!(self.read(object, expected.data.len()) == expected.data, "object {object}");
+            let blocks =
+                expected.data.chunks(BLOCK).filter(|block| block.iter().any(|byte| *byte != 0));
+            let most = expected.data.len().div_ceil(BLOCK);
+            let range = (blocks.count() * BLOCK / 512) as u64..=(most * BLOCK / 512) as u64;
+            assert!(
+                range.contains(&body.blocks),
+                "object {object}: {} not in {range:?}",
+                body.blocks
+            );
         }
     }
 

@@ -7,7 +7,7 @@ use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::ost::{FallocateMode, Fiemap, FiemapExtent, FiemapHeader, Obdo};
 use fulmar_store::{ObjectId, Seek, StoreError, Transaction};
 
-use super::Data;
+use super::{Data, ObjectSpace};
 use crate::Failure;
 
 /// The end of a range that goes to the end of the object.
@@ -66,8 +66,7 @@ impl Data {
         Err(Allocation::failed(asked, errno))
     }
 
-    /// Adds an allocation to a transaction. `charged` and `size`: of the object before. Returns both
-    /// afterwards.
+    /// Adds an allocation to a transaction. Returns what the object occupies and its size afterwards.
     ///
     /// # Errors
     /// If the store has ended or cannot be read.
@@ -76,26 +75,26 @@ impl Data {
         transaction: &mut Transaction<'_>,
         object: ObjectId,
         allocation: &Allocation,
-        (charged, size): (u64, u64),
+        before: ObjectSpace,
     ) -> Result<(u64, u64), StoreError> {
+        let size = before.size;
         let Allocation { range, mode } = allocation;
         let keeps_size = mode.has(FallocateMode::KEEP_SIZE) || allocation.is_hole();
         if allocation.is_hole() || mode.has(FallocateMode::ZERO_RANGE) {
             transaction.punch(object, range.clone());
         }
         if allocation.is_hole() {
-            return Ok((self.charged_after_punch(object, charged, range)?, size));
+            return Ok((self.charged_after_punch(object, before, range)?, size));
         }
         transaction.allocate(object, range.clone());
         let end = if keeps_size { size } else { size.max(range.end) };
         if end > size {
             transaction.truncate(object, end);
         }
-        Ok((self.charged_after_write(object, charged, size, range)?, end))
+        Ok((self.charged_after_write(object, before, range)?, end))
     }
 
-    /// Adds to a transaction that an object has `to` bytes. `charged` and `size`: of the object before. Returns
-    /// what it occupies afterwards.
+    /// Adds to a transaction that an object has `to` bytes. Returns what it occupies afterwards.
     ///
     /// # Errors
     /// If the store has ended or cannot be read.
@@ -103,15 +102,15 @@ impl Data {
         &self,
         transaction: &mut Transaction<'_>,
         object: ObjectId,
-        (charged, size): (u64, u64),
+        before: ObjectSpace,
         to: u64,
     ) -> Result<u64, StoreError> {
         transaction.truncate(object, to);
-        if to >= size {
-            return Ok(charged);
+        if to >= before.size {
+            return Ok(before.charged);
         }
         transaction.release_space();
-        self.charged_after_cut(object, charged, size, to)
+        self.charged_after_cut(object, before, to)
     }
 
     /// Answers SEEK about an object that exists.

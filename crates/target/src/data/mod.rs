@@ -21,7 +21,7 @@ use fulmar_store::{Store, StoreError};
 pub use brw::Holder;
 pub use change::{Allocation, EOF};
 pub use grants::Total;
-pub use space::{BLOCK, block_end};
+pub use space::{BLOCK, ObjectSpace, block_end};
 pub use transfer::{Reading, Room, Sources, Transfer, WriteResult};
 
 use grants::{BLOCK_BITS, EXTENT_BLOCKS, Grants, INODE_BITS, Share, TAX_KIB};

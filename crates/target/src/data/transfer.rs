@@ -11,7 +11,7 @@ use fulmar_lustre_wire::ost::{FlagWord, Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use fulmar_lustre_wire::{Handle, List, Status};
 use fulmar_store::{ObjectId, Sink, Source, StoreError, Transaction};
 
-use super::{Data, block_end};
+use super::{Data, ObjectSpace, block_end};
 use crate::{Answer, Call};
 
 /// Memory for the data of a range that is read.
@@ -129,8 +129,7 @@ impl Transfer {
         has_checksum.then(|| Checksum::of_write(kind, &self.ranges)).flatten()
     }
 
-    /// Adds the data of a write to a transaction. `charged` and `size`: of the object before. A range without
-    /// room is not written.
+    /// Adds the data of a write to a transaction. A range without room is not written.
     ///
     /// # Errors
     /// If the store has ended or cannot be read.
@@ -138,15 +137,15 @@ impl Transfer {
         &self,
         data: &Data,
         transaction: &mut Transaction<'a>,
-        (mut charged, mut size): (u64, u64),
+        mut space: ObjectSpace,
         sources: Sources<'a>,
     ) -> Result<WriteResult, StoreError> {
         let mut results = vec![];
         for (place, range) in self.ranges.iter().enumerate() {
             let bytes = range.offset..range.offset + u64::from(range.len);
-            let after = data.charged_after_write(self.object, charged, size, &bytes)?;
+            let after = data.charged_after_write(self.object, space, &bytes)?;
             // What has its blocks already needs no room.
-            if !self.paid[place] && after > charged {
+            if !self.paid[place] && after > space.charged {
                 results.push(Status::failed(Errno::ENOSPC));
                 continue;
             }
@@ -158,10 +157,10 @@ impl Transfer {
                     transaction.write_from(self.object, range.offset, sources[place]);
                 }
             }
-            (charged, size) = (after, size.max(bytes.end));
+            (space.charged, space.size) = (after, space.size.max(bytes.end));
             results.push(Status::OK);
         }
-        Ok(WriteResult { charged, size, results })
+        Ok(WriteResult { charged: space.charged, size: space.size, results })
     }
 
     /// Returns the reply to a write. `object`: the attributes afterwards; `results`: what became of each range, if
