@@ -1,7 +1,7 @@
 //! One rail is cut under load and restored.
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Nets, RAILS, Rails, series};
 use crate::lab::{Lab, Load, Lst, LstReport, Meter, Rate, Server};
@@ -31,6 +31,8 @@ pub struct Trial {
     pub cut_for: Duration,
     /// Observation time after the rail is restored.
     pub after: Duration,
+    /// How many bytes are carried before the rail is restored, however long that takes, up to a minute.
+    pub carried_min: u64,
 }
 
 /// The rates before, during and after the cut.
@@ -42,6 +44,8 @@ pub struct Course {
     pub both: f64,
     /// Bytes per second from a second after the cut until the rail is restored.
     pub while_cut: f64,
+    /// Bytes in that time.
+    pub carried: u64,
     /// Seconds from the cut to [`FULL`] of one rail; `None` if that rate was not reached.
     pub recovered: Option<f64>,
     /// Seconds from the restoration to [`BOTH`] of one rail; `None` if that rate was not reached.
@@ -56,6 +60,10 @@ pub const BOTH: f64 = 1.6;
 
 /// The rail that is cut. It has the primary NIDs, which is the harder case.
 const VICTIM: usize = 0;
+/// The time after a cut in which what was on its way may arrive.
+const SETTLES: Duration = Duration::from_secs(1);
+/// The longest that a cut lasts.
+const CUT_MAX: Duration = Duration::from_secs(60);
 /// Interval between reads of counters.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -66,7 +74,8 @@ impl Trial {
         // Silent loss is detected after a few seconds.
         let cut_for = Duration::from_secs(if cut == Cut::Silence { 10 } else { 4 });
         let (before, after) = (Duration::from_secs(3), Duration::from_secs(8));
-        Self { nets, cut, rate: Rate::megabits(1000), before, cut_for, after }
+        let (rate, carried_min) = (Rate::megabits(1000), 0);
+        Self { nets, cut, rate, before, cut_for, after, carried_min }
     }
 
     fn set(&self, rails: &Rails, cut: bool) -> Result<(), String> {
@@ -76,15 +85,20 @@ impl Trial {
         }
     }
 
-    /// Cuts and restores the rail, with `wait` between them; returns the two times in milliseconds.
+    /// Cuts and restores the rail; returns the two times in milliseconds. `wait` waits, and returns the bytes that were
+    /// carried so far.
     fn run(
         &self,
         rails: &Rails,
-        mut wait: impl FnMut(Duration) -> Result<(), String>,
+        mut wait: impl FnMut(Duration) -> Result<u64, String>,
     ) -> Result<[u64; 2], String> {
-        let cut_at = now_ms();
+        let (begun, cut_at) = (Instant::now(), now_ms());
         self.set(rails, true)?;
-        wait(self.cut_for)?;
+        let first = wait(SETTLES)?;
+        let mut last = wait(self.cut_for.saturating_sub(SETTLES))?;
+        while last - first < self.carried_min && begun.elapsed() < CUT_MAX {
+            last = wait(Duration::from_millis(100))?;
+        }
         let back_at = now_ms();
         self.set(rails, false)?;
         wait(self.after)?;
@@ -96,10 +110,12 @@ impl Course {
     fn of(trial: &Trial, series: &[series::Point], one: f64, [cut_at, back_at]: [u64; 2]) -> Self {
         let end = series.last().map_or(back_at, |(at, _)| *at);
         let rate = |from, to| series::rate(series, from, to).unwrap_or(0.0);
+        let settled = cut_at + SETTLES.as_millis() as u64;
         Self {
             one,
             both: rate(cut_at.saturating_sub(trial.before.as_millis() as u64), cut_at),
-            while_cut: rate(cut_at + 1000, back_at),
+            while_cut: rate(settled, back_at),
+            carried: series::carried(series, settled, back_at),
             recovered: series::reached(series, (cut_at, back_at), FULL * one),
             returned: series::reached(series, (back_at, end), BOTH * one),
         }
@@ -128,7 +144,7 @@ pub fn under_messages(lab: Lab, trial: &Trial) -> Result<(Course, Outcome, Serve
     load.run_for(Duration::from_secs(1) + trial.before);
     let times = trial.run(&rails, |duration| {
         load.run_for(duration);
-        Ok(())
+        Ok(load.samples().last().map_or(0, |sample| sample.bytes))
     })?;
     let (outcome, samples) = load.finish()?;
     let course = Course::of(trial, &series::of(&samples), one, times);
@@ -147,16 +163,18 @@ pub fn under_lst(lab: Lab, trial: &Trial) -> Result<(Course, LstReport), String>
     let b = rails.lab().node(rails.host(1), &settings)?;
     let meter = Meter::new(rails.host(0))?;
     let (mut points, mut other) = (Vec::new(), Vec::new());
-    let mut watch = |duration: Duration| -> Result<(), String> {
+    let mut watch = |duration: Duration| -> Result<u64, String> {
+        let mut total = 0;
         let until = now_ms() + duration.as_millis() as u64;
         while now_ms() < until {
             let sent = |rail: usize| meter.read(RAILS[rail]).map(|carried| carried.sent);
             let (at, sent) = (now_ms(), [sent(VICTIM)?, sent(1 - VICTIM)?]);
-            points.push((at, sent[0] + sent[1]));
+            total = sent[0] + sent[1];
+            points.push((at, total));
             other.push((at, sent[1]));
             sleep(GLANCE);
         }
-        Ok(())
+        Ok(total)
     };
     let seconds = (trial.before + trial.cut_for + trial.after).as_secs_f64() + 1.0;
     let lst = Lst::new(&rails.nid(0, 0), &rails.nid(1, 0), "brw write check=full", seconds);

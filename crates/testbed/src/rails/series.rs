@@ -13,10 +13,20 @@ pub fn of(samples: &[Sample]) -> Vec<Point> {
 /// Returns the mean rate between two times, in bytes per second; `None` if there are no points
 /// between them.
 pub fn rate(series: &[Point], from_ms: u64, to_ms: u64) -> Option<f64> {
-    let first = series.iter().find(|(at, _)| *at >= from_ms)?;
-    let last = series.iter().rev().find(|(at, _)| *at <= to_ms)?;
-    let ms = last.0.checked_sub(first.0).filter(|ms| *ms > 0)?;
-    Some((last.1 - first.1) as f64 / (ms as f64 / 1e3))
+    let (first, last) = between(series, from_ms, to_ms)?;
+    Some((last.1 - first.1) as f64 / ((last.0 - first.0) as f64 / 1e3))
+}
+
+/// Returns the bytes between two times.
+pub fn carried(series: &[Point], from_ms: u64, to_ms: u64) -> u64 {
+    between(series, from_ms, to_ms).map_or(0, |(first, last)| last.1 - first.1)
+}
+
+/// Returns the first and the last point between two times, which are not the same.
+fn between(series: &[Point], from_ms: u64, to_ms: u64) -> Option<(Point, Point)> {
+    let first = *series.iter().find(|(at, _)| *at >= from_ms)?;
+    let last = *series.iter().rev().find(|(at, _)| *at <= to_ms)?;
+    (first.0 < last.0).then_some((first, last))
 }
 
 /// Returns how many seconds after `from_ms` the first window of [`WINDOW_MS`] started whose rate
@@ -43,6 +53,7 @@ mod tests {
         let bytes = |at: u64| at.min(1000) + at.saturating_sub(1600);
         let series: Vec<Point> = (0..4000).step_by(20).map(|at| (at, bytes(at))).collect();
         assert_eq!(rate(&series, 0, 1000), Some(1000.0));
+        assert_eq!((carried(&series, 0, 1200), carried(&series, 1100, 1500)), (1000, 0));
         assert_eq!(reached(&series, (1000, 4000), 990.0), Some(0.6));
         assert_eq!(reached(&series, (1000, 1700), 990.0), None);
         assert_eq!(reached(&series, (1000, 4000), 1010.0), None);
