@@ -32,6 +32,9 @@ impl Generator {
                     None if files.is_empty() => self.on_names(&names),
                     None => continue,
                 };
+                if is_renamed_alike(&steps, &operation) {
+                    continue;
+                }
                 steps.push(Step { client, is_together: true, operation });
             }
         }
@@ -115,4 +118,11 @@ impl Generator {
             }
         }
     }
+}
+
+/// Returns whether a rename is one that is there already. A kernel looks up the source and then the target. If the
+/// other rename was executed between the two, it finds one file in both, and has nothing to do.
+fn is_renamed_alike(steps: &[Step], operation: &Operation) -> bool {
+    matches!(operation, Operation::Rename { .. })
+        && steps.iter().any(|step| step.operation == *operation)
 }
