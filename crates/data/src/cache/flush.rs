@@ -163,11 +163,12 @@ impl Cache {
         let result = match flush.then {
             AfterFlush::Report(open) => self.take_error(open),
             AfterFlush::Part(op) => return self.end_part(op),
-            AfterFlush::Write(open, range, accepted) => {
-                if !self.has_failed(open) {
+            AfterFlush::Write { open, range, accepted, failures } => {
+                if !self.has_failed(open, failures) {
                     self.grow(self.opens[&open].file, range.end);
                 }
-                return self.end_write(id, open, (accepted, range.end - range.start));
+                let lens = (accepted, range.end - range.start);
+                return self.end_write(id, open, failures, lens);
             }
             AfterFlush::Nothing => Ok(()),
             AfterFlush::Drop(object, range) => {

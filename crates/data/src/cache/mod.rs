@@ -331,7 +331,7 @@ impl Cache {
         }
         let output = match self.ops.remove(&id) {
             Some(Op::Write(write)) => interrupted(id, write.len()),
-            Some(Op::Flush(Flush { then: AfterFlush::Write(_, _, accepted), .. })) => {
+            Some(Op::Flush(Flush { then: AfterFlush::Write { accepted, .. }, .. })) => {
                 interrupted(id, accepted)
             }
             _ => Output::Done { op: id, result: Err(Errno::EINTR) },

@@ -257,6 +257,8 @@ pub(super) struct Write {
     pub(super) start: u64,
     /// The objects that it has to wait for.
     pub(super) waits: BTreeSet<Object>,
+    /// How many writes of the file had failed before it.
+    pub(super) failures: u64,
 }
 
 impl Write {
@@ -289,7 +291,13 @@ pub(super) enum AfterFlush {
     /// The open file is told of failed writes.
     Report(OpenId),
     /// A write has ended, of this range, of which so many bytes were accepted before.
-    Write(OpenId, Range<u64>, u64),
+    Write {
+        open: OpenId,
+        range: Range<u64>,
+        accepted: u64,
+        /// How many writes of the file had failed before it.
+        failures: u64,
+    },
     /// A write goes on with its next part.
     Part(OpId),
     /// What a lock protected is dropped.
@@ -304,7 +312,7 @@ impl AfterFlush {
     /// Returns the open file that waits for it.
     pub(super) fn open(&self) -> Option<OpenId> {
         match self {
-            Self::Report(open) | Self::Write(open, ..) => Some(*open),
+            Self::Report(open) | Self::Write { open, .. } => Some(*open),
             _ => None,
         }
     }

@@ -309,6 +309,27 @@ fn a_write_of_which_something_is_accepted_is_a_short_one() {
     assert_eq!(rig.cache.take_error(rig.open), Err(Errno::ENOSPC), "it is told by the next one");
 }
 
+/// The second one and the third one are sent together, as they wait for the same part of the object.
+#[test]
+fn two_writes_that_are_refused_together_are_both_told() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    let first = rig.write_to(0..4096, Stability::Data);
+    let rpc = rig.rpc();
+    let second = rig.write_to(0..4096, Stability::Data);
+    let third = rig.write_to(0..2048, Stability::Data);
+    assert!(rig.rpcs.is_empty());
+    rig.reply(&rpc, Ok(0));
+    assert_eq!(rig.len(first), Some(Ok(4096)));
+    let both = rig.rpc();
+    rig.reply(&both, Err(Errno::ENOSPC));
+    assert_eq!(rig.len(second), Some(Err(Errno::ENOSPC)));
+    assert_eq!(rig.len(third), Some(Err(Errno::ENOSPC)));
+    let next = rig.write_to(0..4096, Stability::Data);
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(0));
+    assert_eq!(rig.len(next), Some(Ok(4096)), "it is told once");
+}
+
 #[test]
 fn what_was_accepted_and_is_refused_later_does_not_stay_a_part_of_the_object() {
     let mut rig = Rig::new(0, 16 * MIB, |_| {});

@@ -50,8 +50,10 @@ impl Cache {
         }
         let id = OpId(self.id());
         let (start, is_durable) = (range.start, stability > Stability::Cached);
-        let (accepted, waits) = (start, BTreeSet::new());
-        let write = Write { open, file, range, filling: None, is_durable, accepted, start, waits };
+        let (accepted, waits, failures) = (start, BTreeSet::new(), self.file(file).failed.0);
+        let filling = None;
+        let write =
+            Write { open, file, range, filling, is_durable, accepted, start, waits, failures };
         self.ops.insert(id, Op::Write(write));
         self.next_part(id);
         self.pump(now);
@@ -109,13 +111,13 @@ impl Cache {
     pub(super) fn end_part(&mut self, id: OpId) {
         let Some(Op::Write(write)) = self.ops.get_mut(&id) else { return };
         let (file, open, end) = (write.file, write.open, write.range.start);
-        let before = write.len();
+        let (before, failures) = (write.len(), write.failures);
         if write.waits.is_empty() {
             write.accepted = end;
         }
-        if self.has_failed(open) {
+        if self.has_failed(open, failures) {
             self.ops.remove(&id);
-            return self.end_write(id, open, (before, before));
+            return self.end_write(id, open, failures, (before, before));
         }
         self.grow(file, end);
         self.next_part(id);
@@ -123,21 +125,31 @@ impl Cache {
 
     /// Ends a write of which so many bytes from its start are written, also if others have failed. Those are reported
     /// later if there is something else to tell.
-    pub(super) fn end_write(&mut self, op: OpId, open: OpenId, (accepted, whole): (u64, u64)) {
-        let result = if !self.has_failed(open) {
+    pub(super) fn end_write(
+        &mut self,
+        op: OpId,
+        open: OpenId,
+        failures: u64,
+        (accepted, whole): (u64, u64),
+    ) {
+        let result = if !self.has_failed(open, failures) {
             Ok(whole)
         } else if accepted > 0 {
             Ok(accepted)
         } else {
-            self.take_error(open).map(|()| 0)
+            let unreported = self.take_error(open);
+            // Another write of the open file may have been told of it.
+            let last = self.file(self.opens[&open].file).failed.1;
+            unreported.and(last.map_or(Ok(0), Err))
         };
         self.outputs.push_back(Output::Written { op, result });
     }
 
-    /// Returns whether writes have failed that an open file was not told of.
-    pub(super) fn has_failed(&self, open: OpenId) -> bool {
+    /// Returns whether writes of the file have failed that an open file was not told of, or since there were so many
+    /// failures: two writes may fail by one RPC.
+    pub(super) fn has_failed(&self, open: OpenId, failures: u64) -> bool {
         let Open { file, seen, .. } = &self.opens[&open];
-        self.file(*file).failed.0 > *seen
+        self.file(*file).failed.0 > failures.min(*seen)
     }
 
     /// Lets a write wait for room for its next part, or ends it.
@@ -149,13 +161,13 @@ impl Cache {
             self.waiting.insert(target);
             return;
         }
-        let (open, objects) = (write.open, write.waits.clone());
+        let (open, objects, failures) = (write.open, write.waits.clone(), write.failures);
         let (range, accepted) = (write.start..write.range.end, write.len());
         self.ops.remove(&id);
         if objects.is_empty() {
             self.outputs.push_back(Output::Written { op: id, result: Ok(accepted) });
         } else {
-            let then = AfterFlush::Write(open, range, accepted);
+            let then = AfterFlush::Write { open, range, accepted, failures };
             let flush = Flush { then, pending: BTreeSet::new() };
             self.begin_flush(id, flush, objects.into_iter().collect(), Priority::Urgent);
         }
