@@ -7,7 +7,8 @@ use fulmar_base::{Errno, Rng};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{
-    KEY, OST_BODY, OST_DISCONNECT, OST_GRANT_SHRINK, OST_STATFS, OST_WRITE, RESULTS, STATFS,
+    KEY, OST_BODY, OST_DISCONNECT, OST_FALLOCATE, OST_GRANT_SHRINK, OST_STATFS, OST_WRITE, RESULTS,
+    STATFS,
 };
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::{Message, MessageFlags};
@@ -225,6 +226,25 @@ fn what_is_cached_by_grant_fits_although_others_fill_the_disk() {
         rig.store.commit().unwrap();
     }
     assert!(offset >= MIB, "{offset} bytes were written by grant");
+}
+
+/// Returns the result of an allocation in the second object.
+fn allocate(rig: &mut Rig, bytes: u64) -> Status {
+    let valid = about(2).valid | Valid::FLSIZE | Valid::FLBLOCKS;
+    let body = Obdo { valid, size: 0, blocks: bytes, nlink: 1, ..about(2) };
+    rig.ask(2, &OST_FALLOCATE, &body).0
+}
+
+#[test]
+fn an_allocation_does_not_get_what_was_granted() {
+    let mut rig = on_disk(40 * MIB);
+    rig.connect(2, "client", asked()).unwrap();
+    let statfs =
+        rig.send(2, &Message::request(&OST_STATFS)).unwrap().reply.require(&STATFS).unwrap();
+    let (free, granted) = (statfs.available * 4096, rig.ost.granted().granted);
+    assert!(granted > MIB);
+    assert_eq!(allocate(&mut rig, free - granted / 2), Status::failed(Errno::ENOSPC));
+    assert_eq!(allocate(&mut rig, free - granted), Status::OK);
 }
 
 /// A write whose data have not come yet.

@@ -57,7 +57,7 @@ impl Data {
             () if mode.0 & !known.0 != 0 => Errno::EOPNOTSUPP,
             () if range.end > self.settings.bytes_max => Errno::EFBIG,
             () if !mode.has(FallocateMode::PUNCH_HOLE)
-                && range.end - range.start > self.free()? =>
+                && range.end - range.start > self.left()? =>
             {
                 Errno::ENOSPC
             }

@@ -207,7 +207,7 @@ impl Grants {
     }
 
     /// Returns the free space that is not granted.
-    fn left(&self, free: u64) -> u64 {
+    pub(super) fn left(&self, free: u64) -> u64 {
         free.saturating_sub(self.total.granted) / BLOCK * BLOCK
     }
 

@@ -77,6 +77,12 @@ impl Data {
         Ok(self.store.room()?.free.saturating_sub(self.settings.reserved))
     }
 
+    /// Returns the bytes of the medium that clients may use and that none of them was granted.
+    pub(crate) fn left(&self) -> Result<u64, StoreError> {
+        let free = self.free()?;
+        Ok(self.grants().left(free))
+    }
+
     /// Adds to what is granted to a client that connects what concerns data, except its grant.
     /// Spec: mdt-ost §18.3, §19.2.
     pub fn offer(&self, asked: &ConnectData, granted: &mut ConnectData) {
