@@ -92,6 +92,14 @@ impl Mdt {
         ),
         Parameter::shown("mdt.*.num_exports", |_, moment| line(moment.exports)),
         Parameter::set(
+            "mdt.*.reserved_mb",
+            |mdt, _| line(mdt.data.reserved() >> 20),
+            |mdt, value| {
+                mdt.data.set_reserved(u64::from(number(value)?) << 20);
+                Ok(())
+            },
+        ),
+        Parameter::set(
             "mdt.*.root_squash",
             |mdt, _| line(squash_text(mdt.tuning().root_squash)),
             |mdt, value| {

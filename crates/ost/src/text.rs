@@ -59,6 +59,14 @@ impl Ost {
         ),
         Parameter::shown("obdfilter.*.num_exports", |_, moment| line(moment.exports)),
         Parameter::set(
+            "obdfilter.*.reserved_mb",
+            |ost, _| line(ost.data.reserved() >> 20),
+            |ost, value| {
+                ost.data.set_reserved(u64::from(number(value)?) << 20);
+                Ok(())
+            },
+        ),
+        Parameter::set(
             "obdfilter.*.stats",
             |ost, moment| {
                 let counters = ost.total_stats().counters;

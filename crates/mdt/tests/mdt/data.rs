@@ -351,6 +351,23 @@ fn an_open_brings_what_fits_into_the_reply() {
 }
 
 #[test]
+fn an_administrator_reserves_room_of_the_medium() {
+    let mut rig = Rig::new();
+    keep_on_mdt(&mut rig, 1);
+    let file = rig.touch(&ROOT, (Fid::ROOT, "file"));
+    assert_eq!(rig.shown("mdt.*.reserved_mb"), "512\n");
+    rig.tune("mdt.*.reserved_mb", "4294967295").unwrap();
+    let written = rig.must(&write(about(file), 0, b"data"));
+    let results: List<Status> = written.message.require(&RESULTS).unwrap();
+    assert_eq!(results.0, [Status::failed(Errno::ENOSPC)]);
+    rig.tune("mdt.*.reserved_mb", "512").unwrap();
+    let written = rig.must(&write(about(file), 0, b"data"));
+    let results: List<Status> = written.message.require(&RESULTS).unwrap();
+    assert_eq!(results.0, [Status::OK]);
+    assert!(rig.tune("mdt.*.reserved_mb", "much").is_err());
+}
+
+#[test]
 fn an_administrator_limits_the_data_of_new_files() {
     let mut rig = Rig::new();
     keep_on_mdt(&mut rig, 1);

@@ -10,12 +10,14 @@ use fulmar_lustre_wire::format::{
     KEY, OST_BODY, OST_DISCONNECT, OST_FALLOCATE, OST_GRANT_SHRINK, OST_STATFS, OST_WRITE, RESULTS,
     STATFS,
 };
-use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::mdt::{StatfsState, Valid};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::ost::{FlagWord, Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use fulmar_lustre_wire::{Handle, Key, Status, Uuid};
-use fulmar_ost::{Call, Holder, Settings, Transfer};
+use fulmar_ost::{Call, Holder, Ost, Settings, Transfer};
 use fulmar_store::{Faults, Policy, SimulatedDisk, Source, Store};
+
+use fulmar_target::parameters::Moment;
 
 use crate::rig::{Memory, NOW, Rig, about, asked, asked_by_mdt, range, transfer};
 
@@ -245,6 +247,39 @@ fn an_allocation_does_not_get_what_was_granted() {
     assert!(granted > MIB);
     assert_eq!(allocate(&mut rig, free - granted / 2), Status::failed(Errno::ENOSPC));
     assert_eq!(allocate(&mut rig, free - granted), Status::OK);
+}
+
+#[test]
+fn what_an_administrator_reserves_no_client_gets_and_what_was_granted_stays() {
+    let mut rig = Rig::with_objects(2);
+    let parameter = Ost::PARAMETERS.iter().find(|one| one.name == "obdfilter.*.reserved_mb");
+    let parameter = parameter.unwrap();
+    let reserve = |rig: &Rig, text: &str| parameter.write.unwrap()(&rig.ost, text);
+    assert!(reserve(&rig, "-1").is_err() && reserve(&rig, "all").is_err());
+    assert_eq!((parameter.read)(&rig.ost, &Moment::default()).unwrap(), "512\n");
+    reserve(&rig, "4294967295").unwrap();
+    assert_eq!((parameter.read)(&rig.ost, &Moment::default()).unwrap(), "4294967295\n");
+
+    let late = rig.connect(3, "late", asked()).unwrap();
+    assert_eq!(late.grant, 0);
+    let by_late = |rig: &mut Rig| {
+        let ranges = [range(0, 4096, NiobufFlags::SYNC)];
+        write(rig, 3, &body(1, Says::default()), &ranges).unwrap().0
+    };
+    assert_eq!(by_late(&mut rig), [Status::failed(Errno::ENOSPC)]);
+    assert_eq!(allocate(&mut rig, 4096), Status::failed(Errno::ENOSPC));
+    let statfs =
+        rig.send(2, &Message::request(&OST_STATFS)).unwrap().reply.require(&STATFS).unwrap();
+    assert!(statfs.available == 0 && statfs.state.has(StatfsState::ENOSPC));
+    // This client has a grant from before.
+    let used = 4096 + TAX;
+    let says = Says { has: CHUNK - used, dirty: used, used, ..Says::default() };
+    let written = write(&mut rig, 2, &body(2, says), &[range(0, 4096, CACHED)]).unwrap();
+    assert_eq!(written, (vec![Status::OK], 0));
+
+    reserve(&rig, "512").unwrap();
+    assert_eq!(by_late(&mut rig), [Status::OK]);
+    assert_eq!(allocate(&mut rig, 8192), Status::OK);
 }
 
 /// A write whose data have not come yet.

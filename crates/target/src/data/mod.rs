@@ -11,6 +11,7 @@ mod space;
 mod times;
 mod transfer;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_lustre_wire::Handle;
@@ -37,7 +38,7 @@ pub struct Settings {
     pub brw_size: u32,
     /// The largest object in bytes.
     pub bytes_max: u64,
-    /// Bytes of the medium that clients do not get, such as for the keys of the store.
+    /// Bytes of the medium that clients do not get at first, such as for the keys of the store.
     pub reserved: u64,
     /// The checksums that it computes fast.
     pub checksums: ChecksumTypes,
@@ -59,6 +60,7 @@ impl Settings {
 pub struct Data {
     store: Arc<Store>,
     settings: Settings,
+    reserved: AtomicU64,
     grants: Mutex<Grants>,
     times: Mutex<Times>,
 }
@@ -66,7 +68,8 @@ pub struct Data {
 impl Data {
     /// Returns the data in a store. No client has a grant.
     pub fn new(store: Arc<Store>, settings: Settings) -> Self {
-        Self { store, settings, grants: Mutex::default(), times: Mutex::default() }
+        let reserved = AtomicU64::new(settings.reserved);
+        Self { store, settings, reserved, grants: Mutex::default(), times: Mutex::default() }
     }
 
     /// Returns the bytes of the medium that clients may use.
@@ -74,13 +77,23 @@ impl Data {
     /// # Errors
     /// If the system does not say.
     pub fn free(&self) -> Result<u64, StoreError> {
-        Ok(self.store.room()?.free.saturating_sub(self.settings.reserved))
+        Ok(self.store.room()?.free.saturating_sub(self.reserved()))
     }
 
     /// Returns the bytes of the medium that clients may use and that none of them was granted.
     pub(crate) fn left(&self) -> Result<u64, StoreError> {
         let free = self.free()?;
         Ok(self.grants().left(free))
+    }
+
+    /// Returns how many bytes of the medium clients do not get.
+    pub fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many bytes of the medium clients do not get. What was granted before stays so.
+    pub fn set_reserved(&self, bytes: u64) {
+        self.reserved.store(bytes, Ordering::Relaxed);
     }
 
     /// Adds to what is granted to a client that connects what concerns data, except its grant.
