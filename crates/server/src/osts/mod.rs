@@ -19,7 +19,7 @@
 //! on disk, so no crash of either leaves an object without a file or a file without its object. A
 //! creation that finds no object waits until the thread says that there are some. OSTs that do not
 //! answer, or that the configuration has switched off, count for no stripe of a new file until they
-//! are connected again.
+//! are connected again, and those without room until they have some, unless all are full.
 
 mod link;
 mod records;
@@ -254,6 +254,11 @@ impl Osts {
         let is_lost = |ost: &Arc<Ost>| ost.state().is_lost;
         if !all.iter().all(is_lost) {
             all.retain(|ost| !is_lost(ost));
+        }
+        // The objects that were created on a full one before are for when there are no others.
+        let is_full = |ost: &Arc<Ost>| ost.state().is_full;
+        if !all.iter().all(is_full) {
+            all.retain(|ost| !is_full(ost));
         }
         let count = match usize::from(plan.stripe_count) {
             count if !plan.is_overstriped => count.min(all.len()),

@@ -80,6 +80,27 @@ fn files_are_made_without_osts_that_are_gone() {
     assert_eq!(take(plan(1)), Err(Errno::EINPROGRESS), "it waits if there is no other");
 }
 
+/// What was created on an OST before it was full is used only when all are.
+#[test]
+fn files_are_made_on_osts_with_room_as_long_as_there_are_some() {
+    let osts = osts(&[1, 100, 100]);
+    let fill = |index: u32, is_full| osts.get(index).unwrap().state().is_full = is_full;
+    let take = |plan: Plan| indices(osts.take(&plan));
+    fill(0, true);
+    assert_eq!(take(plan(1)), Ok(vec![1]));
+    assert_eq!(take(plan(0xffff)), Ok(vec![1, 2]));
+    (1..3).for_each(|index| fill(index, true));
+    assert_eq!(take(plan(1)), Ok(vec![0]));
+    for index in [1, 2] {
+        let ost = osts.get(index).unwrap();
+        let mut state = ost.state();
+        state.created = state.used;
+    }
+    assert_eq!(take(plan(1)), Err(Errno::ENOSPC));
+    fill(2, false);
+    assert_eq!(take(plan(1)), Err(Errno::EAGAIN), "it waits for objects of the one with room");
+}
+
 #[test]
 fn certain_osts_are_all_needed() {
     let osts = osts(&[100, 100, 100, 0]);
