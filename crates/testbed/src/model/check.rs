@@ -5,10 +5,12 @@ use std::fmt;
 use std::mem::take;
 use std::time::Instant;
 
+use fulmar_base::Errno;
+
 use super::operation::{Operation, Step};
 use super::order::{self, Timed};
 use super::outcome::{Expected, Kind, Outcome};
-use super::words::{Access, Layout, Slot};
+use super::words::{Access, Layout, Slot, Target};
 use super::world::World;
 use super::world::kills::Place;
 
@@ -81,6 +83,9 @@ pub fn check(steps: &[Step], clients: u8, executor: &mut dyn Executor) -> Result
         }
         left = &left[count.max(1)..];
     }
+    if !run.world().full().is_empty() {
+        run.perform(Step::alone(0, Operation::Drain { target: Target::All }))?;
+    }
     for client in 0..clients {
         run.examine(client)?;
     }
@@ -101,8 +106,11 @@ impl Run<'_> {
     }
 
     fn perform(&mut self, step: Step) -> Result<(), Box<Failure>> {
-        if let Operation::Evict {} = step.operation {
-            self.write_back(step.client)?;
+        match step.operation {
+            Operation::Evict {} => self.write_back(step.client)?,
+            // A program has no answer to it, which it would be told by a signal or not at all.
+            Operation::Store { .. } if !self.world().full().is_empty() => return Ok(()),
+            _ => {}
         }
         let found = self.executor.perform(&step);
         self.worlds.iter_mut().for_each(|world| world.adopt(&step, &found));
@@ -111,7 +119,9 @@ impl Run<'_> {
         let admits =
             |one: &Expected| one.admits(&found) || executor.admits(&step.operation, one, &found);
         let admits: Vec<bool> = expected.iter().map(admits).collect();
-        let killed = (step.operation == (Operation::Kill {})).then_some(step.client);
+        let client = step.client;
+        let is_kill = step.operation == (Operation::Kill {});
+        let is_refused = matches!(found, Outcome::Failed(Errno::ENOSPC) | Outcome::Part(_));
         self.steps.push(step);
         if !admits.contains(&true) {
             let found = vec![found];
@@ -119,7 +129,19 @@ impl Run<'_> {
         }
         let mut admits = admits.into_iter();
         self.worlds.retain(|_| admits.next().unwrap_or(false));
-        killed.map_or(Ok(()), |client| self.settle_lost(client))
+        match () {
+            () if is_kill => self.settle_lost((client + 1) % self.clients),
+            () if is_refused => self.settle_refused(client),
+            () => Ok(()),
+        }
+    }
+
+    /// Has all open files of a client be told that it was refused room, and reads what is there.
+    fn settle_refused(&mut self, client: u8) -> Result<(), Box<Failure>> {
+        for slot in self.world().unreported(client) {
+            self.perform(Step::alone(client, Operation::Sync { slot }))?;
+        }
+        self.settle_lost(client)
     }
 
     fn perform_together(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
@@ -186,14 +208,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads what a client that was killed may have had alone, by another one, so that it is known from then on.
-    fn settle_lost(&mut self, killed: u8) -> Result<(), Box<Failure>> {
+    /// Reads by a client what may be lost, so that it is known from then on.
+    fn settle_lost(&mut self, client: u8) -> Result<(), Box<Failure>> {
         let mut lost = BTreeMap::new();
         self.worlds.iter().for_each(|world| lost.extend(world.lost()));
         for (number, ranges) in lost {
             let (client, slot, may_read) = match self.world().place_of(number) {
                 Some(Place::Path(path)) => {
-                    let client = (killed + 1) % self.clients;
                     let open = questions(&path, Kind::File).pop();
                     open.map_or(Ok(()), |open| self.perform(Step::alone(client, open)))?;
                     (client, SLOT, true)

@@ -79,7 +79,7 @@ pub fn generate(seed: u64, settings: Settings) -> Vec<Step> {
     let mut this = Generator { rng, world, settings, weights, has_long, has_kills, layouts };
     let mut steps = Vec::new();
     while steps.len() < settings.steps {
-        let more = if settings.together && this.rng.one_in(TOGETHER) {
+        let more = if settings.together && !this.is_full() && this.rng.one_in(TOGETHER) {
             this.together()
         } else if settings.faults && this.rng.one_in(FAULT) {
             this.fault()
@@ -117,6 +117,9 @@ impl Generator {
     /// Returns what happens to servers or clients. After an eviction others ask for what its client may have locked.
     fn fault(&mut self) -> Vec<Step> {
         let client = self.client();
+        if self.rng.one_in(3) {
+            return self.room(client);
+        }
         if self.has_kills {
             return self.kill(client);
         }
@@ -146,6 +149,39 @@ impl Generator {
                 Step::alone(*other, Operation::TestLock { slot, owner, share, start, len })
             }));
         }
+        steps
+    }
+
+    fn is_full(&self) -> bool {
+        !self.world.full().is_empty()
+    }
+
+    /// Returns that a target is full, or that one has room again. A client has a grant before it is full, and writes: mostly it loses
+    /// that, and then needs room for all that it writes.
+    fn room(&mut self, client: u8) -> Vec<Step> {
+        let full: Vec<Target> = self.world.full().iter().copied().collect();
+        if !full.is_empty() && self.rng.one_in(2) {
+            let target = *pick(&mut self.rng, &full);
+            return vec![Step::alone(client, Operation::Drain { target })];
+        }
+        let target = match self.rng.below(8) {
+            0 => Target::All,
+            1 => Target::Mdt,
+            _ => *pick(&mut self.rng, &Target::OSTS),
+        };
+        let mut steps = vec![Step::alone(client, Operation::Fill { target })];
+        if !self.rng.one_in(4) {
+            let ends = if self.has_kills { Operation::Kill {} } else { Operation::Evict {} };
+            steps.push(Step::alone(client, ends));
+        }
+        let Operation::Open { slot, path, access, layout } = self.open() else { return steps };
+        let access = Access { read: true, write: true, create: true, exclusive: false, ..access };
+        steps.push(Step::alone(client, Operation::Open { slot, path, access, layout }));
+        for _ in 0..self.rng.between(1, 4) {
+            let (at, len, pattern) = (self.place(BORDER), self.len(), self.rng.below(1000));
+            steps.push(Step::alone(client, Operation::Write { slot, at, len, pattern }));
+        }
+        steps.push(Step::alone(client, Operation::Sync { slot }));
         steps
     }
 
@@ -233,11 +269,11 @@ impl Generator {
             18 => Operation::Seek { slot, at, what: *pick(&mut self.rng, What::ALL) },
             19 => Operation::Sync { slot },
             20 => Operation::Close { slot },
-            22 | 23 => {
+            22 | 23 if !self.is_full() => {
                 let (len, pattern) = (self.len(), self.rng.below(1000));
                 Operation::Store { slot, at, len, pattern }
             }
-            24 => Operation::Load { slot, at, len: self.len() },
+            22..=24 => Operation::Load { slot, at, len: self.len() },
             25 => {
                 let fits = |access: &Access| access.write && !access.append;
                 let Some((to, size)) = self.slot(client, fits) else { return self.open() };
@@ -453,7 +489,7 @@ mod tests {
                 assert_eq!(step.to_string().parse(), Ok(step));
             }
         }
-        assert_eq!(verbs.len(), 42, "{verbs:?}");
+        assert_eq!(verbs.len(), 44, "{verbs:?}");
         assert!(done * 2 > all, "{done} of {all}");
     }
 }

@@ -1,7 +1,7 @@
 //! Outcomes as lines of text that parse back, for those who execute operations in other processes and machines.
 //!
 //! ```text
-//! done                      error 2                  at 65536             refused yes
+//! done                      error 2                  at 65536             refused yes          part 4096
 //! bytes 2a91 00*4096 17     names d:d0 f:f1          text =value          texts =user.a =user.b
 //! stat f 0644 5 5 1 100 8 now -300000000 now         acl u::rw-,g::r--,o::r--
 //! ```
@@ -26,6 +26,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Done => f.write_str("done"),
             Self::Failed(errno) => write!(f, "error {}", errno.0),
+            Self::Part(len) => write!(f, "part {len}"),
             Self::Bytes(bytes) => {
                 f.write_str("bytes")?;
                 write_bytes(f, bytes)
@@ -69,6 +70,7 @@ fn outcome(words: &[&str]) -> Option<Outcome> {
     match (*verb, rest) {
         ("done", _) => is_without_more(Outcome::Done),
         ("error", [errno]) => Some(Outcome::Failed(Errno(errno.parse().ok()?))),
+        ("part", [len]) => Some(Outcome::Part(len.parse().ok()?)),
         ("bytes", parts) => read_bytes(parts).map(Outcome::Bytes),
         ("at", [at]) => Some(Outcome::Position(at.parse().ok()?)),
         ("stat", parts) => read_stat(parts).map(Outcome::Stat),
@@ -214,6 +216,7 @@ mod tests {
         for line in [
             "done",
             "error 116",
+            "part 4096",
             "bytes",
             "bytes 2a91 00*4096 17 ff*8",
             "bytes 00000000000000",

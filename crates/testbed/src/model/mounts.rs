@@ -113,6 +113,7 @@ impl Mounts {
     /// # Panics
     /// If an agent has ended, or the servers do not start again.
     pub fn check(&mut self, agents: &mut Agents, steps: &[Step]) -> Result<(), Box<Failure>> {
+        self.servers.as_mut().into_iter().for_each(Servers::drain_all);
         agents.begin();
         check(steps, self.mounts.len() as u8, &mut Run { mounts: self, agents })
     }

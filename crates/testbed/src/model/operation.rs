@@ -195,6 +195,10 @@ operations! {
     Evict = "evict" { }
     /// Kills the client, and mounts it again.
     Kill = "kill" { }
+    /// Has servers have no more room for clients than what these were granted.
+    Fill = "fill" { target: Target }
+    /// Has them have room again.
+    Drain = "drain" { target: Target }
 }
 
 impl Operation {
@@ -202,7 +206,12 @@ impl Operation {
     pub fn is_fault(&self) -> bool {
         matches!(
             self,
-            Self::Restart { .. } | Self::Disconnect { .. } | Self::Evict {} | Self::Kill {}
+            Self::Restart { .. }
+                | Self::Disconnect { .. }
+                | Self::Evict {}
+                | Self::Kill {}
+                | Self::Fill { .. }
+                | Self::Drain { .. }
         )
     }
 
@@ -288,6 +297,8 @@ mod tests {
             "0 restart ost2",
             "2 disconnect 20",
             "1 evict",
+            "0 fill ost1",
+            "0 drain all",
         ] {
             let step: Step = line.parse().unwrap();
             assert_eq!(step.to_string(), line);

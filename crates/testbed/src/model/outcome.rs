@@ -96,6 +96,8 @@ pub enum Outcome {
     Done,
     /// It was refused.
     Failed(Errno),
+    /// So many bytes were written, and the rest was refused for lack of room.
+    Part(u64),
     /// What was read.
     Bytes(Vec<u8>),
     /// Where data or a hole is.
@@ -114,6 +116,24 @@ pub enum Outcome {
     IsRefused(bool),
 }
 
+/// Writes bytes as a program does that goes on after a short write. `write` writes from a place on, and returns how many.
+pub(super) fn write_all(
+    bytes: &[u8],
+    mut write: impl FnMut(usize) -> Result<usize, Errno>,
+) -> Result<Outcome, Errno> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match write(done) {
+            Ok(0) => return Err(Errno::EIO),
+            Ok(len) => done += len,
+            Err(Errno::EINTR) => {}
+            Err(Errno::ENOSPC) if done > 0 => return Ok(Outcome::Part(done as u64)),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(Outcome::Done)
+}
+
 /// How many bytes are shown.
 const SHOWN: usize = 12;
 
@@ -122,6 +142,7 @@ impl fmt::Debug for Outcome {
         match self {
             Self::Done => f.write_str("done"),
             Self::Failed(errno) => write!(f, "{errno}"),
+            Self::Part(len) => write!(f, "{len} bytes written"),
             Self::Bytes(bytes) => {
                 write!(f, "{} bytes", bytes.len())?;
                 let shown = &bytes[..bytes.len().min(SHOWN)];

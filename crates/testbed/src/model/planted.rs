@@ -79,6 +79,10 @@ pub enum Fault {
     KillLosesSyncWrites,
     /// A client lists a directory as it has seen it at first.
     ListingIsOld,
+    /// What a server has refused for lack of room is told as written, and is lost.
+    RefusedIsDone,
+    /// What a client writes after it was refused room is lost too, although there is room for it.
+    RefusalTakesNext,
     /// Who creates a name at the same time as another one replaces it.
     BothCreate,
 }
@@ -117,6 +121,8 @@ impl Fault {
         Self::KillLosesSync,
         Self::KillLosesSyncWrites,
         Self::ListingIsOld,
+        Self::RefusedIsDone,
+        Self::RefusalTakesNext,
     ];
 }
 
@@ -137,14 +143,28 @@ pub struct Planted {
     broken: BTreeSet<u8>,
     /// What a write has replaced since the last sync: inode, offset, bytes.
     unsynced: Vec<(u64, u64, Vec<u8>)>,
+    /// Clients that were refused room.
+    refused: BTreeSet<u8>,
 }
 
 impl Executor for Planted {
     fn perform(&mut self, step: &Step) -> Outcome {
         let mut before = self.world.clone();
+        let refusal = self.refusal(step);
+        if let Some(found) = &refusal {
+            self.world.adopt(step, found);
+        }
         let mut outcome = self.world.apply(step).example();
         if self.fault == Fault::KillLosesSyncWrites {
             self.world.opens.values_mut().for_each(|open| open.access.sync = false);
+        }
+        if refusal.as_ref() == Some(&outcome) {
+            return self.refuse(step.client, outcome);
+        }
+        let is_write = matches!(step.operation, Operation::Write { .. });
+        if self.fault == Fault::RefusalTakesNext && is_write && self.refused.remove(&step.client) {
+            self.world = before;
+            return outcome;
         }
         self.spoil(step, &mut before, &mut outcome);
         outcome
@@ -185,7 +205,27 @@ impl Planted {
             listings: BTreeMap::new(),
             broken: BTreeSet::new(),
             unsynced: Vec::new(),
+            refused: BTreeSet::new(),
         }
+    }
+
+    /// Returns the refusal of some writes that need room, if a server has none.
+    fn refusal(&self, step: &Step) -> Option<Outcome> {
+        let Operation::Write { slot, at, len, pattern } = &step.operation else { return None };
+        let size = self.world.size((step.client, *slot))?;
+        let needs_room = !self.world.full().is_empty() && at + len > size;
+        match pattern % 3 {
+            0 if needs_room => Some(Outcome::Failed(Errno::ENOSPC)),
+            1 if needs_room && *len > 1 => Some(Outcome::Part(len / 2)),
+            _ => None,
+        }
+    }
+
+    /// Has the worst be that is admitted after a refusal: nothing more than what is said is written.
+    fn refuse(&mut self, client: u8, outcome: Outcome) -> Outcome {
+        self.world.inodes.values_mut().filter_map(Inode::data).for_each(Data::lose_all);
+        self.refused.insert(client);
+        if self.fault == Fault::RefusedIsDone { Outcome::Done } else { outcome }
     }
 
     /// Changes what an operation has done or returned.

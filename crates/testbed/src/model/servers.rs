@@ -1,9 +1,11 @@
 //! The servers of a file system in this process, and clients of it.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fulmar_base::Errno;
 use fulmar_client::{
     Address, Caller, ClientNode, FileSystem, MountOptions, OpenOptions, SessionOptions, blocking,
 };
@@ -15,8 +17,8 @@ use fulmar_socklnd::AcceptMode;
 
 use super::operation::{Operation, Step};
 use super::outcome::Outcome;
-use super::wire::STRIPE;
-use super::words::{Layout, Target};
+use super::visit::visit;
+use super::words::Target;
 use crate::kill::Net;
 
 /// A client that tries whether targets have recovered.
@@ -25,6 +27,8 @@ const SPARE: u8 = 150;
 const OSTS: u16 = 3;
 /// The last byte of the address of the first client.
 const FIRST: u8 = 100;
+/// What clients do not get of a target that is to be full, in MiB: more than any disk has.
+const ALL_MB: u32 = u32::MAX;
 /// How long servers may need for anything.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -37,6 +41,10 @@ pub(super) struct Servers {
     serving: Option<Serving>,
     /// Whether targets may wait for clients that they know.
     is_restarted: bool,
+    /// What clients do not get of the targets that were filled, by the names of their parameters, when they are not full.
+    filled: BTreeMap<String, String>,
+    /// Whether the MDT may know of no OST with room.
+    is_full: bool,
     node: Node,
     nid: Nid,
     runtime: Runtime,
@@ -61,9 +69,19 @@ impl Servers {
             fulmar_server::format(&directory, &label).map_err(|error| error.to_string())?;
             directories.push(directory);
         }
-        let (scratch, serving, is_restarted) = (scratch.to_owned(), None, false);
-        let mut this =
-            Self { address, net, directories, scratch, serving, is_restarted, node, nid, runtime };
+        let mut this = Self {
+            address,
+            net,
+            directories,
+            scratch: scratch.to_owned(),
+            serving: None,
+            is_restarted: false,
+            filled: BTreeMap::new(),
+            is_full: false,
+            node,
+            nid,
+            runtime,
+        };
         this.serve()?;
         Ok(this)
     }
@@ -85,6 +103,8 @@ impl Servers {
                 self.disconnect(step.client, Duration::from_millis(*after))
             }
             Operation::Evict {} => self.evict(step.client),
+            Operation::Fill { target } => self.fill(*target),
+            Operation::Drain { target } => self.drain(*target),
             other => panic!("{other} is not a fault"),
         };
         done.unwrap_or_else(|error| panic!("{fault} failed: {error}"));
@@ -116,6 +136,70 @@ impl Servers {
         Ok(())
     }
 
+    /// Has targets have no more room for clients than what these were granted.
+    fn fill(&mut self, target: Target) -> Result<(), String> {
+        let serving = self.serving.as_ref().ok_or("nothing is served")?;
+        let parameters = serving.parameters();
+        for one in target.each() {
+            let name = reserved_of(one);
+            let found = parameters.selected(|parts| parts.join(".") == name);
+            let (_, before) = found.into_iter().next().ok_or_else(|| format!("no {name}"))?;
+            parameters.set(&name, &ALL_MB.to_string()).map_err(|error| error.to_string())?;
+            self.filled.entry(name).or_insert(before);
+        }
+        self.is_full |= !self.has_room();
+        Ok(())
+    }
+
+    /// Returns whether an OST has room.
+    fn has_room(&self) -> bool {
+        Target::OSTS.iter().any(|ost| !self.filled.contains_key(&reserved_of(*ost)))
+    }
+
+    /// Has targets that are full have room again.
+    fn drain(&mut self, target: Target) -> Result<(), String> {
+        let serving = self.serving.as_ref().ok_or("nothing is served")?;
+        for name in target.each().into_iter().map(reserved_of) {
+            if let Some(before) = self.filled.remove(&name) {
+                let set = serving.parameters().set(&name, &before);
+                set.map_err(|error| error.to_string())?;
+            }
+        }
+        if self.is_full && self.has_room() {
+            self.is_full = false;
+            self.wait_for_room()?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the MDT knows of an OST with room. It asks them now and then.
+    fn wait_for_room(&self) -> Result<(), String> {
+        let (mounted, node) = self.mount(SPARE)?;
+        let begun = Instant::now();
+        let made = loop {
+            let made = blocking::wait(async {
+                let (root, name, options) = (mounted.root(), b"room", OpenOptions::create(0o600));
+                mounted.open(&Caller::ROOT, root, name, options).await?.close().await?;
+                mounted.unlink(&Caller::ROOT, root, name).await
+            });
+            match made {
+                Err(Errno::ENOSPC) if begun.elapsed() < TIMEOUT => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                made => break made,
+            }
+        };
+        blocking::wait(mounted.unmount());
+        node.stop();
+        made.map_err(|errno| format!("no file can be made: {errno}"))
+    }
+
+    /// Has all targets have room, as another run may have left them.
+    pub(super) fn drain_all(&mut self) {
+        let drained = self.drain(Target::All);
+        drained.unwrap_or_else(|error| panic!("the targets cannot be drained: {error}"));
+    }
+
     /// Returns the address of the node of a client.
     pub(super) fn address_of(net: Net, client: u8) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(127, 0, net.third, FIRST + client))
@@ -124,6 +208,9 @@ impl Servers {
     /// Stops targets, and serves them again.
     fn restart(&mut self, target: Target) -> Result<(), String> {
         self.is_restarted = true;
+        // What was set goes with the target.
+        let names: Vec<String> = target.each().into_iter().map(reserved_of).collect();
+        self.filled.retain(|name, _| !names.contains(name));
         let Some(serving) = self.serving.take_if(|_| target == Target::All) else {
             return self.restart_one(target);
         };
@@ -166,19 +253,14 @@ impl Servers {
         }
         // One that recovers serves no new client.
         let (mounted, node) = self.mount(SPARE)?;
-        let layout = Layout::Wide.to_bytes();
-        let options = OpenOptions { layout, ..OpenOptions::create(0o600) };
-        let written = blocking::wait(async {
-            let (root, name) = (mounted.root(), b"recovered".as_slice());
-            let file = mounted.open(&Caller::ROOT, root, name, options).await?;
-            file.write(0, vec![1; usize::from(OSTS) * STRIPE as usize]).await?;
-            file.sync(false).await?;
-            file.close().await?;
-            mounted.unlink(&Caller::ROOT, root, name).await
-        });
+        let size = || blocking::wait(mounted.statfs()).ok();
+        let visited = visit(self.least(), || size().map(|found| (found.bytes, found.files)));
         blocking::wait(mounted.unmount());
         node.stop();
-        written.map_err(|errno| format!("the targets do not recover: {errno}"))
+        match visited {
+            Outcome::Done => Ok(()),
+            other => Err(format!("the targets do not recover: {other:?}")),
+        }
     }
 
     /// Mounts the file system on a node of its own, as this client.
@@ -225,6 +307,14 @@ fn start_node(runtime: &Runtime, address: IpAddr, port: u16) -> Result<(Node, Ni
     options.nis.push(NiOptions::at(address));
     let node = Node::start(runtime, options).map_err(|error| error.to_string())?;
     Ok((node, nid_of(address)?))
+}
+
+/// Returns the parameter that says what clients do not get of a target.
+fn reserved_of(target: Target) -> String {
+    match Target::OSTS.iter().position(|ost| *ost == target) {
+        Some(index) => format!("obdfilter.lv-OST{index:04x}.reserved_mb"),
+        None => "mdt.lv-MDT0000.reserved_mb".to_owned(),
+    }
 }
 
 fn nid_of(address: IpAddr) -> Result<Nid, String> {

@@ -10,7 +10,7 @@ use fulmar_wire::Order;
 use super::words::{Acl, AclEntry, Layout};
 
 /// The smallest stripe.
-pub(super) const STRIPE: u32 = 64 << 10;
+const STRIPE: u32 = 64 << 10;
 
 impl Layout {
     /// Returns the layout that is sent; `None` for that of the directory.

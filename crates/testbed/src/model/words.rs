@@ -188,6 +188,16 @@ choices! {
     }
 }
 
+impl Target {
+    /// The OSTs.
+    pub const OSTS: [Self; 3] = [Self::Ost0, Self::Ost1, Self::Ost2];
+
+    /// Returns which servers these are, one by one.
+    pub fn each(self) -> Vec<Self> {
+        if self == Self::All { Self::ALL[1..].to_vec() } else { vec![self] }
+    }
+}
+
 /// An entry of an access control list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AclEntry {

@@ -103,6 +103,14 @@ const EVICTED: &str = "0 open h0 /f0 rwc wide\n0 open h1 /f1 rwc default\n0 writ
 0 lock h1 flock rw 0 1\n0 evict\n1 open h0 /f0 rw default\n1 lock h0 ofd rw 0 100\n1 write h0 0 100000 9\n0 read h0 0 200000
 0 write h0 10 10 1\n0 lock h0 posix r 50 10\n1 unlink /f1\n0 fstat h1\n0 close h1\n0 close h0";
 
+/// A client with a grant has written in its cache when an OST is full, one without is refused, and what has its blocks is
+/// written again; then there is room.
+const FILLED: &str = "0 open h0 /f0 rwc wide\n1 open h0 /f0 rw default\n0 open h1 /f0 rw default\n0 write h0 0 150000 1
+0 fill all\n0 write h0 150000 50000 2\n1 evict\n1 write h0 400000 300000 3\n1 open h1 /f1 rwc wide\n1 write h1 0 200000 3
+1 allocate h1 0 10000 grow\n1 copy h0 0 100000 h1 0\n1 write h0 100 1000 4\n0 read h0 0 300000\n0 write h1 0 100000 5\n1 sync h0
+0 open h2 /f2 rwc plain\n1 truncate /f0 120000\n0 drain ost1\n1 write h1 0 200000 6\n1 open h2 /f2 rwcs mdt\n1 write h2 0 100000 7
+0 drain all\n1 write h1 0 200000 8\n1 sync h1";
+
 /// Executes operations of two clients.
 fn replay(name: &str, third: u8, steps: &str) {
     let library = Library::start(&scratch(name), net(third), 2);
@@ -120,6 +128,11 @@ fn a_connection_that_breaks_changes_nothing() {
 #[test]
 fn a_client_that_is_evicted_goes_on_without_its_locks() {
     replay("model-evicted", 168, EVICTED);
+}
+
+#[test]
+fn a_server_without_room_refuses_and_loses_nothing() {
+    replay("model-filled", 169, FILLED);
 }
 
 /// Mounts by processes, or says why there are none.

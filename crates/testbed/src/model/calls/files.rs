@@ -12,7 +12,7 @@ use nix::libc;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, SeekFrom, XattrFlags};
 
 use super::super::operation::{Operation, bytes, pages};
-use super::super::outcome::Outcome;
+use super::super::outcome::{Outcome, write_all};
 use super::super::words::{Access, How, Layout, Owner, What};
 use super::{Directory, Open, Performed, call_errno, errno, map};
 
@@ -52,6 +52,7 @@ fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
     let is_missing =
         |result: io::Result<_>| result.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     let has_no_name = is_missing(std::fs::symlink_metadata(path));
+    let mut is_made = false;
     if access.create && !access.exclusive && !has_no_name && is_missing(std::fs::metadata(path)) {
         // A symbolic link to nothing, which the model does not follow.
         return Err(Errno::ENOENT);
@@ -77,8 +78,13 @@ fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
         let name = std::str::from_utf8(special::LAYOUT).unwrap_or_default();
         rustix::fs::setxattr(path, name, &layout, XattrFlags::empty()).map_err(call_errno)?;
         flags &= !(libc::O_CREAT | libc::O_EXCL);
+        is_made = true;
     }
     let opened = options.custom_flags(flags).open(path).map_err(errno);
+    if is_made && opened.is_err() {
+        // As one call, it would not have made the file.
+        std::fs::remove_file(path).map_err(errno)?;
+    }
     if access.direct && opened.as_ref().is_err_and(|errno| *errno == Errno::EINVAL) && path.is_dir()
     {
         // A kernel refuses direct I/O on a directory before anything else.
@@ -95,8 +101,8 @@ fn on_file(open: &Open, operation: &Operation) -> Performed {
         Operation::Write { at, len, pattern, .. } => {
             // An append is at the end, and its pattern begins at 0.
             let at = if open.appends { 0 } else { *at };
-            let written = file.write_all_at(&bytes(*pattern, at, *len), at);
-            written.map(|()| Outcome::Done).map_err(errno)
+            let data = bytes(*pattern, at, *len);
+            write_all(&data, |done| file.write_at(&data[done..], at + done as u64).map_err(errno))
         }
         Operation::Store { at, len, pattern, .. } => {
             let end = file.metadata().map_err(errno)?.len().min(at + len);

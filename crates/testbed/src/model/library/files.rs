@@ -4,7 +4,7 @@ use fulmar_base::Errno;
 use fulmar_client::{Allocate, FileLock, OpenOptions, Seek, Stability, blocking};
 
 use super::super::operation::{Operation, bytes, pages, seen_privately};
-use super::super::outcome::Outcome;
+use super::super::outcome::{Outcome, write_all};
 use super::super::words::{Access, How, Layout, Owner, Slot, What};
 use super::{CALLER, Client, Open, Performed};
 
@@ -22,13 +22,7 @@ impl Client {
                 let open = self.opened(*slot)?;
                 blocking::wait(open.file.read(*at, *len)).map(Outcome::Bytes)
             }
-            Operation::Write { slot, at, len, pattern } => {
-                let open = self.opened(*slot)?;
-                let at = (!open.access.append).then_some(*at);
-                let data = bytes(*pattern, at.unwrap_or(0), *len);
-                blocking::wait(open.file.write_some(at, data, stability(open.access)))
-                    .map(|_| Outcome::Done)
-            }
+            Operation::Write { slot, at, len, pattern } => self.write(*slot, (*at, *len), *pattern),
             Operation::Store { slot, at, len, pattern } => {
                 let open = self.mappable(*slot, true)?;
                 let end = blocking::wait(open.file.attributes())?.size.min(at + len);
@@ -80,6 +74,17 @@ impl Client {
             }
             operation => self.on_locks(operation),
         }
+    }
+
+    fn write(&self, slot: Slot, (at, len): (u64, u64), pattern: u64) -> Performed {
+        let open = self.opened(slot)?;
+        let at = (!open.access.append).then_some(at);
+        let data = bytes(pattern, at.unwrap_or(0), len);
+        write_all(&data, |done| {
+            let (at, rest) = (at.map(|at| at + done as u64), &data[done..]);
+            let written = open.file.write_some(at, rest, stability(open.access));
+            blocking::wait(written).map(|range| (range.end - range.start) as usize)
+        })
     }
 
     /// Returns an open file that may be mapped.

@@ -54,6 +54,7 @@ impl Library {
     /// If no directory can be made.
     pub fn check(&mut self, steps: &[Step]) -> Result<(), Box<Failure>> {
         self.runs += 1;
+        self.servers.drain_all();
         let name = format!("run{}", self.runs);
         let (first, clients) = (&self.mounts[0].0, self.mounts.len() as u8);
         let made = blocking::wait(first.mkdir(&CALLER, first.root(), name.as_bytes(), 0o755));

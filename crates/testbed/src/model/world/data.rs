@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::super::operation::PAGE;
 use super::unsaved::{LostParts, Page, UnsavedParts};
 
-/// What a server may have allocated at least for a byte: the smallest stripe.
-const UNIT: u64 = 64 << 10;
+/// The smallest stripe: what a server may have allocated at least for a byte, and what it may have without the rest.
+pub(super) const UNIT: u64 = 64 << 10;
 /// The units of `stat`.
 const BLOCK: u64 = 512;
 /// What a server may have allocated for a file without data, in units of `stat`.
@@ -26,7 +26,7 @@ pub(crate) struct Data {
     is_synced: bool,
     /// What clients may have alone.
     unsaved: UnsavedParts,
-    /// What a client that was killed had alone.
+    /// What a client that was killed had alone, or what one was refused.
     lost: LostParts,
 }
 
@@ -82,6 +82,22 @@ impl Data {
             self.unsaved.change(client, number, old, self.pages.get(&number).cloned());
         }
         self.unsaved.grow(client, end);
+    }
+
+    /// Writes bytes of which servers have refused some: those from `written` on may be there, each, or not.
+    pub(crate) fn change_partly(&mut self, client: u8, at: u64, bytes: &[u8], written: u64) {
+        let (first, rest) = bytes.split_at(written as usize);
+        if !first.is_empty() {
+            self.change(client, at, first);
+        }
+        let (at, end, size) = (at + written, at + bytes.len() as u64, self.size);
+        let versions = |data: &Self| -> Vec<(u64, Page)> {
+            pieces(at..end).map(|(page, _)| (page, data.pages.get(&page).cloned())).collect()
+        };
+        let old = versions(self);
+        self.used(client, at, end - at);
+        self.write(at, rest);
+        self.lost.add(LostParts::refused(client, old, versions(self), size, at..end));
     }
 
     /// Notes that a client uses a range, for which others have to give up what they have of it.
@@ -184,17 +200,20 @@ impl Data {
         (!self.lost.is_empty()).then(|| self.lost.pages())
     }
 
-    /// Sets a length that was found, if it may be that after a client was killed.
+    /// Sets a length that was found, if it may be that after a client was killed or refused room.
     pub(super) fn adopt_size(&mut self, size: u64) {
         if self.lost.adopt_size(size) {
             let (unsaved, lost) = (self.unsaved.clone(), self.lost.clone());
             self.cut(size);
             (self.unsaved, self.lost) = (unsaved, lost);
-            self.unsaved.save_to(size);
+            match self.lost.keeper {
+                Some(client) => self.unsaved.grow(client, size),
+                None => self.unsaved.save_to(size),
+            }
         }
     }
 
-    /// Sets bytes that were found, if they may be those after a client was killed.
+    /// Sets bytes that were found, if they may be those after a client was killed or refused room.
     pub(super) fn adopt(&mut self, at: u64, bytes: &[u8]) {
         let end = (at + bytes.len() as u64).min(self.size);
         for (number, part) in pieces(at..end) {
@@ -204,6 +223,9 @@ impl Data {
             if self.lost.adopt(number, part.clone(), found, is_whole) {
                 let own = self.pages.entry(number).or_insert_with(|| Arc::new([0; PAGE as usize]));
                 Arc::make_mut(own)[part].copy_from_slice(found);
+                if let Some(client) = self.lost.keeper {
+                    self.unsaved.add_version(client, number, Some(own.clone()));
+                }
             }
         }
     }
@@ -231,7 +253,8 @@ impl Data {
 
     /// Returns the units of 512 bytes that it may have: some if any byte is not zero and servers have it.
     pub(crate) fn blocks(&self) -> std::ops::RangeInclusive<u64> {
-        let least = u64::from(self.is_synced && self.find(0, false).is_some());
+        let is_known = self.is_synced && self.lost.is_empty();
+        let least = u64::from(is_known && self.find(0, false).is_some());
         least..=self.units.len() as u64 * (UNIT / BLOCK) + BLOCKS_EXTRA
     }
 }

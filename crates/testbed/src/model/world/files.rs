@@ -9,7 +9,7 @@ use super::names::Applied;
 use super::{Node, Open, World};
 
 /// An open file: a client and its slot.
-type Key = (u8, Slot);
+pub(super) type Key = (u8, Slot);
 
 impl World {
     pub(super) fn apply_to_open(&mut self, step: &Step) -> Applied {
@@ -29,6 +29,7 @@ impl World {
             }
             Operation::Write { slot, at, len, pattern } => {
                 let open = self.writable(key(slot))?;
+                self.tell(key(slot));
                 let inode = self.inode(open.inode);
                 inode.touch();
                 let Some(data) = inode.data() else { return Err(Errno::EISDIR) };
@@ -53,6 +54,7 @@ impl World {
             Operation::Allocate { slot, at, len, how } => self.allocate(key(slot), *at, *len, *how),
             Operation::Sync { slot } => {
                 let open = self.opened(key(slot))?;
+                self.tell(key(slot));
                 if let Some(data) = self.inode(open.inode).data() {
                     data.sync(step.client);
                 }
@@ -138,7 +140,7 @@ impl World {
         }
     }
 
-    fn opened(&self, key: Key) -> Result<Open, Errno> {
+    pub(super) fn opened(&self, key: Key) -> Result<Open, Errno> {
         self.opens.get(&key).cloned().ok_or(Errno::EBADF)
     }
 
@@ -147,7 +149,7 @@ impl World {
             .and_then(|open| if open.access.read { Ok(open) } else { Err(Errno::EBADF) })
     }
 
-    fn writable(&self, key: Key) -> Result<Open, Errno> {
+    pub(super) fn writable(&self, key: Key) -> Result<Open, Errno> {
         self.opened(key)
             .and_then(|open| if open.access.write { Ok(open) } else { Err(Errno::EBADF) })
     }
@@ -168,17 +170,11 @@ impl World {
         data.read(at, len)
     }
 
-    fn copy(&mut self, from: Key, (at, len): (u64, u64), to: Key, start: u64) -> Applied {
+    fn copy(&mut self, from: Key, range: (u64, u64), to: Key, start: u64) -> Applied {
         let client = from.0;
-        let (from, to) = (self.opened(from)?, self.opened(to)?);
-        if !from.access.read || !to.access.write || to.access.append {
-            return Err(Errno::EBADF);
-        }
-        let copied = self.read(client, from.inode, at, len);
-        let len = copied.len() as u64;
-        if from.inode == to.inode && at < start + len && start < at + len {
-            return Err(Errno::EINVAL);
-        }
+        let copied = self.copied(from, range, to, start)?;
+        self.tell(to);
+        let to = self.opened(to)?;
         if !copied.is_empty() {
             let target = self.inode(to.inode);
             target.touch();
@@ -188,11 +184,30 @@ impl World {
         Ok(Outcome::Done)
     }
 
+    /// Returns the bytes that are copied.
+    pub(super) fn copied(
+        &mut self,
+        from: Key,
+        (at, len): (u64, u64),
+        to: Key,
+        start: u64,
+    ) -> Result<Vec<u8>, Errno> {
+        let client = from.0;
+        let (from, to) = (self.opened(from)?, self.opened(to)?);
+        if !from.access.read || !to.access.write || to.access.append {
+            return Err(Errno::EBADF);
+        }
+        let copied = self.read(client, from.inode, at, len);
+        let len = copied.len() as u64;
+        let is_overlap = from.inode == to.inode && at < start + len && start < at + len;
+        if is_overlap { Err(Errno::EINVAL) } else { Ok(copied) }
+    }
+
     fn lockable(&self, key: Key, share: Access) -> Result<Open, Errno> {
         if share.write { self.writable(key) } else { self.readable(key) }
     }
 
-    fn open(&mut self, key: Key, path: &str, access: Access, _: Layout) -> Applied {
+    fn open(&mut self, key: Key, path: &str, access: Access, layout: Layout) -> Applied {
         self.close(key);
         let is_new = access.create && access.exclusive;
         let found = match self.resolve(path, !is_new) {
@@ -203,7 +218,10 @@ impl World {
                     // A symbolic link to nothing.
                     return Err(Errno::ENOENT);
                 }
-                self.add(above, name, Node::File(Default::default()), 0o666)
+                let made = self.add(above, name, Node::File(Default::default()), 0o666);
+                let is_one = matches!(layout, Layout::Default | Layout::Plain);
+                self.inode(made).has_one_object = is_one;
+                made
             }
             found => found?,
         };
@@ -215,7 +233,10 @@ impl World {
         }
         let number = self.next;
         self.next += 1;
-        self.opens.insert(key, Open { inode: found, access, number, is_lost: false });
+        self.opens.insert(
+            key,
+            Open { inode: found, access, number, is_lost: false, is_unreported: false },
+        );
         Ok(Outcome::Done)
     }
 

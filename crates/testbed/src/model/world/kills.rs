@@ -59,6 +59,7 @@ impl World {
 
     /// Adopts what an operation has found of a file, where that may be after a client was killed.
     pub(crate) fn adopt(&mut self, step: &Step, found: &Outcome) {
+        self.adopt_refusal(step, found);
         let Some(slot) = step.operation.slot() else { return };
         let Some(open) = self.opens.get(&(step.client, slot)).cloned() else { return };
         let Some(data) = self.inode(open.inode).data() else { return };

@@ -5,6 +5,7 @@
 //!  names       operations on names
 //!  files       open files: data, locks
 //!  kills       what a client had that was killed
+//!  full        servers without room
 //!  attributes  permissions, owners, times, attributes, access control lists
 //!  data, unsaved, acl, locks   parts of an inode
 //! ```
@@ -13,6 +14,7 @@ pub(crate) mod acl;
 mod attributes;
 pub(crate) mod data;
 mod files;
+mod full;
 pub(crate) mod kills;
 pub(crate) mod locks;
 mod names;
@@ -23,6 +25,7 @@ use std::collections::BTreeMap;
 use fulmar_base::Errno;
 
 use self::data::Data;
+use self::full::Room;
 use self::locks::Locks;
 use super::operation::{Operation, Step};
 use super::outcome::{Expected, Kind, Outcome, Time};
@@ -64,6 +67,8 @@ pub(crate) struct Inode {
     pub(crate) acl: Option<Acl>,
     pub(crate) default: Option<Acl>,
     pub(crate) locks: Locks,
+    /// Whether all data of the file are in one object.
+    has_one_object: bool,
 }
 
 /// An open file.
@@ -75,6 +80,8 @@ pub(crate) struct Open {
     pub(crate) number: u64,
     /// Whether its client was evicted since: the servers do not know of it.
     pub(crate) is_lost: bool,
+    /// Whether its client was refused room for the file through another open file, of which this one may be told too.
+    pub(crate) is_unreported: bool,
 }
 
 impl Open {
@@ -90,6 +97,7 @@ impl Open {
 pub struct World {
     pub(crate) inodes: BTreeMap<u64, Inode>,
     pub(crate) opens: BTreeMap<(u8, Slot), Open>,
+    room: Room,
     /// How many operations each client has executed.
     executed: BTreeMap<u8, u64>,
     /// The number of what the operation that is applied makes next: that of its client and of its place among those of it,
@@ -103,6 +111,7 @@ impl Default for World {
         Self {
             inodes: BTreeMap::from([(ROOT, root)]),
             opens: BTreeMap::new(),
+            room: Room::default(),
             executed: BTreeMap::new(),
             next: ROOT,
         }
@@ -124,6 +133,7 @@ impl Inode {
             acl: None,
             default: None,
             locks: Locks::default(),
+            has_one_object: false,
         }
     }
 
@@ -174,8 +184,13 @@ impl World {
     }
 
     fn apply_numbered(&mut self, step: &Step) -> Expected {
+        let refusal = self.room.refusal.take();
         if self.is_of_gone(step) {
             return Expected::Any;
+        }
+        if let Some(refusal) = refusal {
+            let refused = self.refuse(step, refusal);
+            return Expected::Outcome(refused.unwrap_or_else(Outcome::Failed));
         }
         let applied = match &step.operation {
             Operation::Evict {} => {
@@ -189,7 +204,10 @@ impl World {
                 self.kill(step.client);
                 Ok(Outcome::Done)
             }
-            operation if operation.is_fault() => Ok(Outcome::Done),
+            operation if operation.is_fault() => {
+                self.room.change(operation);
+                Ok(Outcome::Done)
+            }
             Operation::Seek { slot, at, what } => {
                 return self.seek((step.client, *slot), *at, *what);
             }

@@ -8,12 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::operation::PAGE;
+use super::data::UNIT;
 
 /// A page of a file; none is one of zeros.
 pub(super) type Page = Option<Arc<[u8; PAGE as usize]>>;
-
-/// The smallest stripe: a client writes what it has to one server without the rest.
-const UNIT: u64 = 64 << 10;
 
 /// What of a file is not on servers for certain.
 #[derive(Clone, Debug, Default)]
@@ -26,11 +24,13 @@ pub(super) struct UnsavedParts {
     ends: BTreeSet<(u64, u8)>,
 }
 
-/// What of a file was lost: one version of each page is there, and one of some lengths.
+/// What of a file was lost or refused: one version of each page is there, and one of some lengths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LostParts {
     pages: BTreeMap<u64, Vec<Page>>,
     sizes: BTreeSet<u64>,
+    /// The client that was refused room, which may have alone what is found; what is found after a kill is on servers.
+    pub(super) keeper: Option<u8>,
 }
 
 impl UnsavedParts {
@@ -39,9 +39,16 @@ impl UnsavedParts {
         self.pages.entry((number, client)).or_insert_with(|| vec![old]).push(new);
     }
 
+    /// Notes one more version of a page of which a client has some alone.
+    pub(super) fn add_version(&mut self, client: u8, number: u64, page: Page) {
+        self.pages.get_mut(&(number, client)).into_iter().for_each(|all| all.push(page.clone()));
+    }
+
     /// Notes where a change by a client ends that has made the file longer.
     pub(super) fn grow(&mut self, client: u8, end: u64) {
-        self.ends.insert((end, client));
+        if end > 0 {
+            self.ends.insert((end, client));
+        }
     }
 
     /// Notes that servers have what a client has changed.
@@ -118,16 +125,34 @@ impl UnsavedParts {
 }
 
 impl LostParts {
+    /// Returns what may be of a range that was refused: the pages before it and with it, and where the file of this size ends then,
+    /// as the servers of its stripes may differ.
+    pub(super) fn refused(
+        client: u8,
+        old: Vec<(u64, Page)>,
+        new: Vec<(u64, Page)>,
+        size: u64,
+        range: Range<u64>,
+    ) -> Self {
+        let pages = old.into_iter().zip(new);
+        let pages = pages.map(|((number, old), (_, new))| (number, vec![old, new])).collect();
+        let behind = size.max(range.start).next_multiple_of(UNIT)..range.end;
+        let ends = behind.step_by(UNIT as usize).chain([size, range.end]);
+        let sizes = if size < range.end { ends.collect() } else { BTreeSet::new() };
+        Self { pages, sizes, keeper: Some(client) }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty() && self.sizes.is_empty()
     }
 
-    /// Adds what was lost by another kill.
+    /// Adds what was lost or refused later.
     pub(super) fn add(&mut self, other: Self) {
         for (number, versions) in other.pages {
             self.pages.entry(number).or_default().extend(versions);
         }
         self.sizes.extend(other.sizes);
+        self.keeper = other.keeper;
     }
 
     /// Returns the numbers of the pages.
