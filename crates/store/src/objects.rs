@@ -12,6 +12,8 @@ use crate::records::{ObjectId, Row};
 use crate::transaction::DataChange;
 use crate::{Store, StoreError};
 
+/// The unit in which file systems allocate at least.
+const BLOCK: u64 = 4096;
 /// A read of so many bytes takes long only if it comes from the medium.
 const SHORT: usize = 16 << 10;
 
@@ -353,11 +355,12 @@ impl Work {
     }
 
     /// Makes zeros from the end of the object to `offset`: what the file has there was cut off
-    /// earlier, or was written by a transaction that did not survive a crash.
+    /// earlier, or was written by a transaction that did not survive a crash. A block that is in part behind `offset` is
+    /// cleared whole: as zeros it would be data.
     fn clear_gap(&self, file: &dyn File, offset: u64) -> io::Result<()> {
         let size = self.size();
         if offset > size {
-            let end = file.len()?.min(offset);
+            let end = file.len()?.min(offset).next_multiple_of(BLOCK);
             if end > size {
                 file.punch(size, end - size)?;
             }

@@ -168,6 +168,25 @@ fn what_was_cut_off_does_not_come_back() {
     });
 }
 
+/// The rest of what was cut off is in the file as long as it is not committed.
+#[test]
+fn what_was_cut_off_is_a_hole_when_the_object_grows() {
+    on_all(|_, store| {
+        for (cut, grown) in [(100, 20_000), (100, 5000), (4000, 9000)] {
+            write(&store, X, 0, &[1; 9000]);
+            for size in [cut, grown] {
+                let mut transaction = store.begin();
+                transaction.truncate(X, size);
+                transaction.apply().unwrap();
+            }
+            assert_eq!(store.seek(X, 4096, Seek::Data).unwrap(), None, "{cut} to {grown}");
+            let mut expected = vec![0; grown as usize];
+            expected[..cut as usize].fill(1);
+            assert_eq!(content(&store, X), expected);
+        }
+    });
+}
+
 #[test]
 fn a_cut_or_removal_that_is_not_committed_leaves_the_object_whole() {
     on_all(|rig, store| {
