@@ -7,7 +7,7 @@ const USAGE: &str = "usage: fulmar-runner [--only WORD] [--listed FILE] [--threa
                      < messages of cargo test --no-run --message-format=json
   --only WORD         only tests with this word in the name, which is CRATE/PROGRAM TEST
   --listed FILE       only tests with these names, one a line
-  --threads N         that many tests run at once; three for each core if it is absent
+  --threads N         that many tests run at once; four for each core if it is absent
   --limit SECONDS     the limit of every test, instead of those in rules.rs
   --needs-root FILE   tests that did not run because they need root do not count: their names are written to this file";
 
@@ -25,7 +25,7 @@ impl Options {
     pub(crate) fn from_args(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         // Most tests wait for sockets and timers more than they compute.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut options = Self { threads: cores * 3, ..Self::default() };
+        let mut options = Self { threads: cores * 4, ..Self::default() };
         while let Some(name) = args.next() {
             let value = args.next().ok_or(USAGE)?;
             match name.as_str() {

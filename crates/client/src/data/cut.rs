@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{OST_BODY, OST_PUNCH};
-use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
+use fulmar_lustre_wire::ldlm::LockMode;
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::{Body, Message, len_with};
 use fulmar_rpc::import::Request;

@@ -1,7 +1,7 @@
 //! What is known of files without waiting for anything: who asks for that needs no operation, and no caller.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LockMode, OstLvb, ResourceId};
+use fulmar_lustre_wire::ldlm::{Extent, LockMode, OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;

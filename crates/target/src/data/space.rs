@@ -33,6 +33,7 @@ pub(super) fn blocks_of(range: &Range<u64>) -> Range<u64> {
 pub struct ObjectSpace {
     /// What its owners pay for, in bytes.
     pub charged: u64,
+    /// In bytes.
     pub size: u64,
     /// Whether the change may have reached the medium before: another attempt met a conflict, or the client
     /// sends its request again.
