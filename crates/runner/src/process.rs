@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 
 use crate::programs::Test;
 use crate::report::{Outcome, Verdict};
+use crate::rules::Rule;
 
 /// A process that has not ended so long after SIGKILL waits in the kernel, perhaps for ever.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,7 +24,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 const OUTPUT_MAX: u64 = 200_000;
 
 /// Runs a test. Everything that it has started is ended with it.
-pub(crate) fn run(test: &Test, limit: Duration) -> Result<Outcome, String> {
+pub(crate) fn run(test: &Test, rule: &Rule) -> Result<Outcome, String> {
     let at = |error: std::io::Error| format!("{}: {error}", test.name);
     let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let mut file = output_file(&mark).map_err(at)?;
@@ -35,7 +36,7 @@ pub(crate) fn run(test: &Test, limit: Duration) -> Result<Outcome, String> {
     command.stderr(file.try_clone().map_err(at)?).process_group(0);
     let begun = Instant::now();
     let mut child = command.spawn().map_err(at)?;
-    let ended = wait(&mut child, limit).map_err(at)?;
+    let ended = wait(&mut child, rule.limit).map_err(at)?;
     let took = begun.elapsed();
     end(&mut child, ended.is_none()).map_err(at)?;
     if ended.is_none_or(|status| !status.success()) {
@@ -43,7 +44,10 @@ pub(crate) fn run(test: &Test, limit: Duration) -> Result<Outcome, String> {
     }
     let output = end_of(&mut file).map_err(at)?;
     let verdict = match ended {
-        None => Verdict::Failed(format!("it has not ended after {limit:?}")),
+        None => {
+            let Rule { limit, why, .. } = rule;
+            Verdict::Failed(format!("it has not ended after {limit:?} ({why})"))
+        }
         Some(status) if !status.success() => Verdict::Failed(status.to_string()),
         Some(_) if !output.contains("test result: ok. 1 passed") => {
             Verdict::Failed("its program does not know it, or has ended early".into())

@@ -4,25 +4,24 @@ use std::time::Duration;
 
 use crate::programs::Test;
 
-/// The limit of a test that no rule names. Most take milliseconds; this is for a machine with much other work.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// How tests run whose name begins with `tests`.
-struct Rule {
+/// How a test runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// It is for the tests whose name begins so.
     tests: &'static str,
-    limit_s: u64,
+    pub(crate) limit: Duration,
     /// No other test runs at the same time.
-    is_alone: bool,
-    #[allow(dead_code, reason = "for the reader of the table")]
-    why: &'static str,
+    pub(crate) is_alone: bool,
+    /// What they do that others do not.
+    pub(crate) why: &'static str,
 }
 
 const fn long(tests: &'static str, limit_s: u64, why: &'static str) -> Rule {
-    Rule { tests, limit_s, is_alone: false, why }
+    Rule { tests, limit: Duration::from_secs(limit_s), is_alone: false, why }
 }
 
 const fn alone(tests: &'static str, limit_s: u64, why: &'static str) -> Rule {
-    Rule { tests, limit_s, is_alone: true, why }
+    Rule { is_alone: true, ..long(tests, limit_s, why) }
 }
 
 /// The first rule that matches a test holds.
@@ -46,8 +45,11 @@ const RULES: &[Rule] = &[
     long("tidy/", 120, "all sources are parsed"),
 ];
 
-/// Returns how long a test may take, and whether it runs alone.
-pub(crate) fn of(test: &Test) -> (Duration, bool) {
-    let rule = RULES.iter().find(|rule| test.name.starts_with(rule.tests));
-    rule.map_or((LIMIT, false), |rule| (Duration::from_secs(rule.limit_s), rule.is_alone))
+/// Most tests take milliseconds; the limit is for a machine with much other work.
+const OTHERS: Rule = long("", 60, "others take milliseconds");
+
+/// Returns how a test runs. `limit`: instead of that of its rule.
+pub(crate) fn of(test: &Test, limit: Option<Duration>) -> Rule {
+    let rule = RULES.iter().find(|rule| test.name.starts_with(rule.tests)).unwrap_or(&OTHERS);
+    Rule { limit: limit.unwrap_or(rule.limit), ..*rule }
 }

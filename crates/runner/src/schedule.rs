@@ -3,13 +3,12 @@
 use std::cmp::Reverse;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crate::options::Options;
 use crate::process;
 use crate::programs::Test;
 use crate::report::{self, Outcome, Verdict};
-use crate::rules;
+use crate::rules::{self, Rule};
 
 /// What became of a test.
 pub(crate) struct TestResult {
@@ -28,21 +27,19 @@ impl TestResult {
 
 /// Runs every test, and those that fail a second time.
 pub(crate) fn run(tests: Vec<Test>, options: &Options) -> Result<Vec<TestResult>, String> {
-    let limit_of = |limit| options.limit.unwrap_or(limit);
     let mut parallel = vec![];
     let mut alone = vec![];
     for test in tests {
-        let (limit, is_alone) = rules::of(&test);
-        if is_alone { &mut alone } else { &mut parallel }.push((test, limit_of(limit)));
+        let rule = rules::of(&test, options.limit);
+        if rule.is_alone { &mut alone } else { &mut parallel }.push((test, rule));
     }
     // A long test that began last would be waited for by itself.
-    parallel.sort_by_key(|(test, limit)| Reverse((*limit, test.program.is_integration)));
+    parallel.sort_by_key(|(test, rule)| Reverse((rule.limit, test.program.is_integration)));
     let mut results = run_at_once(parallel, options.threads)?;
     results.extend(run_at_once(alone, 1)?);
     for result in &mut results {
         if matches!(result.first.verdict, Verdict::Failed(_)) {
-            let (limit, _) = rules::of(&result.test);
-            let second = process::run(&result.test, limit_of(limit))?;
+            let second = process::run(&result.test, &rules::of(&result.test, options.limit))?;
             report::line(&result.test.name, &second);
             result.second = Some(second);
         }
@@ -50,11 +47,11 @@ pub(crate) fn run(tests: Vec<Test>, options: &Options) -> Result<Vec<TestResult>
     Ok(results)
 }
 
-fn run_at_once(tests: Vec<(Test, Duration)>, threads: usize) -> Result<Vec<TestResult>, String> {
+fn run_at_once(tests: Vec<(Test, Rule)>, threads: usize) -> Result<Vec<TestResult>, String> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![]));
     let work = || {
-        while let Some((test, limit)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let first = process::run(test, *limit)?;
+        while let Some((test, rule)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let first = process::run(test, rule)?;
             report::line(&test.name, &first);
             let result = TestResult { test: test.clone(), first, second: None };
             results.lock().expect("no thread panics").push(result);
