@@ -1,6 +1,6 @@
 //! The servers of a file system in this process, and clients of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use fulmar_socklnd::AcceptMode;
 use super::operation::{Operation, Step};
 use super::outcome::Outcome;
 use super::visit::visit;
-use super::words::Target;
+use super::words::{Layout, Target};
 use crate::kill::Net;
 
 /// A client that tries whether targets have recovered.
@@ -43,8 +43,8 @@ pub(super) struct Servers {
     is_restarted: bool,
     /// What clients do not get of the targets that were filled, by the names of their parameters, when they are not full.
     filled: BTreeMap<String, String>,
-    /// Whether the MDT may know of no OST with room.
-    is_full: bool,
+    /// The OSTs that were filled since the MDT has last been asked: it may take them for full.
+    stale: BTreeSet<Target>,
     node: Node,
     nid: Nid,
     runtime: Runtime,
@@ -77,7 +77,7 @@ impl Servers {
             serving: None,
             is_restarted: false,
             filled: BTreeMap::new(),
-            is_full: false,
+            stale: BTreeSet::new(),
             node,
             nid,
             runtime,
@@ -147,13 +147,8 @@ impl Servers {
             parameters.set(&name, &ALL_MB.to_string()).map_err(|error| error.to_string())?;
             self.filled.entry(name).or_insert(before);
         }
-        self.is_full |= !self.has_room();
+        self.stale.extend(target.each().into_iter().filter(|one| Target::OSTS.contains(one)));
         Ok(())
-    }
-
-    /// Returns whether an OST has room.
-    fn has_room(&self) -> bool {
-        Target::OSTS.iter().any(|ost| !self.filled.contains_key(&reserved_of(*ost)))
     }
 
     /// Has targets that are full have room again.
@@ -165,33 +160,36 @@ impl Servers {
                 set.map_err(|error| error.to_string())?;
             }
         }
-        if self.is_full && self.has_room() {
-            self.is_full = false;
-            self.wait_for_room()?;
+        let drained: BTreeSet<Target> = target.each().into_iter().collect();
+        if !self.stale.is_disjoint(&drained) {
+            self.wait_for_room(&drained)?;
+            self.stale.retain(|one| !drained.contains(one));
         }
         Ok(())
     }
 
-    /// Returns when the MDT knows of an OST with room. It asks them now and then.
-    fn wait_for_room(&self) -> Result<(), String> {
+    /// Returns when the MDT knows that OSTs have room. It asks them now and then.
+    fn wait_for_room(&self, osts: &BTreeSet<Target>) -> Result<(), String> {
         let (mounted, node) = self.mount(SPARE)?;
         let begun = Instant::now();
+        let is_missing = |used: &[u32]| {
+            Target::OSTS
+                .iter()
+                .zip(0..)
+                .any(|(ost, index)| osts.contains(ost) && !used.contains(&index))
+        };
         let made = loop {
-            let made = blocking::wait(async {
-                let (root, name, options) = (mounted.root(), b"room", OpenOptions::create(0o600));
-                mounted.open(&Caller::ROOT, root, name, options).await?.close().await?;
-                mounted.unlink(&Caller::ROOT, root, name).await
-            });
-            match made {
-                Err(Errno::ENOSPC) if begun.elapsed() < TIMEOUT => {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                made => break made,
+            let made = blocking::wait(stripes_of_new_file(&mounted));
+            let is_known = made.as_ref().is_ok_and(|used| !is_missing(used));
+            let may_change = matches!(made, Ok(_) | Err(Errno::ENOSPC));
+            if is_known || !may_change || begun.elapsed() > TIMEOUT {
+                break if is_known { Ok(()) } else { Err(made) };
             }
+            std::thread::sleep(Duration::from_millis(50));
         };
         blocking::wait(mounted.unmount());
         node.stop();
-        made.map_err(|errno| format!("no file can be made: {errno}"))
+        made.map_err(|made| format!("new files are not on all OSTs with room: {made:?}"))
     }
 
     /// Has all targets have room, as another run may have left them.
@@ -307,6 +305,17 @@ fn start_node(runtime: &Runtime, address: IpAddr, port: u16) -> Result<(Node, Ni
     options.nis.push(NiOptions::at(address));
     let node = Node::start(runtime, options).map_err(|error| error.to_string())?;
     Ok((node, nid_of(address)?))
+}
+
+/// Makes a file on all OSTs that take some, and removes it. Returns on which it was.
+async fn stripes_of_new_file(mounted: &FileSystem) -> Result<Vec<u32>, Errno> {
+    let (root, name) = (mounted.root(), b"room");
+    let options = OpenOptions { layout: Layout::Wide.to_bytes(), ..OpenOptions::create(0o600) };
+    let file = mounted.open(&Caller::ROOT, root, name, options).await?;
+    let layout = mounted.layout(&Caller::ROOT, file.fid()).await?;
+    file.close().await?;
+    mounted.unlink(&Caller::ROOT, root, name).await?;
+    Ok(layout.objects().map(|(_, _, object)| object.ost).collect())
 }
 
 /// Returns the parameter that says what clients do not get of a target.

@@ -17,8 +17,8 @@ use super::names::Applied;
 pub(super) struct Room {
     /// Those that have none.
     full: BTreeSet<Target>,
-    /// Whether no OST had any at some time: an MDT learns some seconds later that one has.
-    was_nowhere: bool,
+    /// The OSTs that the MDT may take for full. That one has room since a restart it learns some seconds later.
+    stale: BTreeSet<Target>,
     /// The outcome of the operation that is applied next, if that says that there was no room.
     pub(super) refusal: Option<Outcome>,
 }
@@ -27,14 +27,21 @@ impl Room {
     /// Notes which servers a fault has filled or drained. A server that is restarted has room.
     pub(super) fn change(&mut self, fault: &Operation) {
         match fault {
-            Operation::Fill { target } => self.full.extend(target.each()),
-            Operation::Drain { target } | Operation::Restart { target } => {
+            Operation::Fill { target } => {
+                self.full.extend(target.each());
+                self.stale.extend(target.each());
+            }
+            Operation::Drain { target } => {
                 let drained = target.each();
                 self.full.retain(|one| !drained.contains(one));
+                self.stale.retain(|one| !drained.contains(one));
+            }
+            Operation::Restart { target } => {
+                let restarted = target.each();
+                self.full.retain(|one| !restarted.contains(one));
             }
             _ => {}
         }
-        self.was_nowhere |= Target::OSTS.iter().all(|ost| self.full.contains(ost));
     }
 }
 
@@ -80,7 +87,7 @@ impl World {
             (Operation::Allocate { how, .. }, _) => is_full && *how != How::Punch,
             // Objects are created.
             (Operation::Open { .. } | Operation::Cut { .. } | Operation::Truncate { .. }, _) => {
-                self.room.was_nowhere
+                Target::OSTS.iter().all(|ost| self.room.stale.contains(ost))
             }
             _ => false,
         }
@@ -187,6 +194,8 @@ mod tests {
             ("0 fill ost1\n0 allocate h0 0 10 punch", NO_ROOM, false),
             ("0 fill ost1\n0 open h2 /g rwc plain", NO_ROOM, false),
             ("0 fill all\n0 open h2 /g rwc plain", NO_ROOM, true),
+            ("0 fill all\n0 restart all\n0 open h2 /g rwc plain", NO_ROOM, true),
+            ("0 fill all\n0 drain ost1\n0 open h2 /g rwc plain", NO_ROOM, false),
             ("0 fill all\n0 mkdir /g 0755", NO_ROOM, false),
             ("0 fill all\n0 drain all\n0 write h0 70000 10 2", NO_ROOM, false),
             ("0 fill ost1\n0 restart ost1\n0 write h0 70000 10 2", NO_ROOM, false),
