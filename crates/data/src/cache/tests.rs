@@ -309,6 +309,26 @@ fn a_write_of_which_something_is_accepted_is_a_short_one() {
     assert_eq!(rig.cache.take_error(rig.open), Err(Errno::ENOSPC), "it is told by the next one");
 }
 
+#[test]
+fn a_write_that_is_refused_ends_when_nothing_of_it_is_on_its_way() {
+    let mut rig = Rig::new(0, MIB + TERMS.tax, |_| {});
+    let own = Object { fid: Fid { oid: 2, ..OBJECT.fid }, ..OBJECT };
+    let full = Object { target: Target::Ost(1), ..own };
+    rig.cache.handle_connected(rig.now, full.target, TERMS, 0);
+    let file = rig.cache.add_file(Layout::plain(MIB, vec![own, full]), 0);
+    for (object, lock) in [(own, LockKey(2)), (full, LockKey(3))] {
+        rig.cache.handle_lock(object, lock, 0..u64::MAX, true);
+    }
+    rig.open = rig.cache.open(file);
+    let op = rig.write_to(0..2 * MIB, Stability::Data);
+    let (first, second) = (rig.rpc(), rig.rpc());
+    assert_eq!((first.object, second.object), (own, full));
+    rig.reply(&second, Err(Errno::ENOSPC));
+    assert_eq!(rig.len(op), None);
+    rig.reply(&first, Ok(0));
+    assert_eq!(rig.len(op), Some(Err(Errno::ENOSPC)));
+}
+
 /// The second one and the third one are sent together, as they wait for the same part of the object.
 #[test]
 fn two_writes_that_are_refused_together_are_both_told() {

@@ -116,11 +116,20 @@ impl Cache {
             write.accepted = end;
         }
         if self.has_failed(open, failures) {
-            self.ops.remove(&id);
-            return self.end_write(id, open, failures, (before, before));
+            return self.end_when_written(id, before);
         }
         self.grow(file, end);
         self.next_part(id);
+    }
+
+    /// Ends a write when nothing of it is on its way any more. What has a grant is sent at once, and may come to its
+    /// target after another part was refused.
+    fn end_when_written(&mut self, id: OpId, accepted: u64) {
+        let Some(Op::Write(write)) = self.ops.remove(&id) else { return };
+        let Write { open, start, range, waits, failures, .. } = write;
+        let then = AfterFlush::Write { open, range: start..range.end, accepted, failures };
+        let flush = Flush { then, pending: BTreeSet::new() };
+        self.begin_flush(id, flush, waits.into_iter().collect(), Priority::Urgent);
     }
 
     /// Ends a write of which so many bytes from its start are written, also if others have failed. Those are reported
@@ -161,15 +170,12 @@ impl Cache {
             self.waiting.insert(target);
             return;
         }
-        let (open, objects, failures) = (write.open, write.waits.clone(), write.failures);
-        let (range, accepted) = (write.start..write.range.end, write.len());
-        self.ops.remove(&id);
-        if objects.is_empty() {
+        let accepted = write.len();
+        if write.waits.is_empty() {
+            self.ops.remove(&id);
             self.outputs.push_back(Output::Written { op: id, result: Ok(accepted) });
         } else {
-            let then = AfterFlush::Write { open, range, accepted, failures };
-            let flush = Flush { then, pending: BTreeSet::new() };
-            self.begin_flush(id, flush, objects.into_iter().collect(), Priority::Urgent);
+            self.end_when_written(id, accepted);
         }
     }
 
