@@ -50,6 +50,8 @@ struct Times {
     ctime: i64,
     /// Whether no other client can have set others.
     is_own: bool,
+    /// Whether other clients may know newer ones, or write while they are set.
+    needs_lock: bool,
 }
 
 impl Context {
@@ -71,10 +73,11 @@ impl Context {
             [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
         // The change gives up the lock on the attributes, which may be the one on the layout too.
         let (known, is_own) = (self.known_layout(fid)?, self.is_own(fid));
-        let is_past = [mtime, atime].into_iter().flatten().any(|time| time < now);
+        let mut times = [mtime, atime].into_iter().flatten();
+        let needs_lock = times.any(|time| time != now || self.is_future(fid, now));
         // No write of data on the MDT may run while a time is set to the past, nor be known to others with its own.
         let held = match &known {
-            Some(layout) if is_past => Some(self.lock_on_mdt(fid, layout).await?),
+            Some(layout) if needs_lock => Some(self.lock_on_mdt(fid, layout).await?),
             _ => None,
         };
         let set = self.set_on_mdt(caller, fid, &change, now);
@@ -88,7 +91,7 @@ impl Context {
         let (set, ()) = join(set, ask).await;
         let (mut body, mut is_whole) = set?;
         let mut held = held.unwrap_or_default();
-        if is_past && known.is_none() && is_regular(body.mode) {
+        if needs_lock && known.is_none() && is_regular(body.mode) {
             held = self.lock_on_mdt(fid, &self.layout(caller, fid).await?).await?;
             if !held.is_empty() {
                 // Others may have written since the layout was asked for, and with it.
@@ -104,7 +107,7 @@ impl Context {
                 self.truncate(caller, fid, size, &body).await?;
             }
             if change.atime.is_some() || change.mtime.is_some() {
-                let times = Times { mtime, atime, ctime: body.ctime, is_own };
+                let times = Times { mtime, atime, ctime: body.ctime, is_own, needs_lock };
                 layout = Some(self.set_times(caller, fid, layout, times).await?);
             }
         }
@@ -255,7 +258,7 @@ impl Context {
         &self,
         fid: Fid,
         layout: &FileLayout,
-        Times { mtime, atime, ctime, is_own }: Times,
+        Times { mtime, atime, ctime, is_own, needs_lock }: Times,
     ) -> Result<(), Errno> {
         if layout.components.iter().any(|one| one.is_on_mdt()) {
             // The MDT has them; what is dirty is written with them.
@@ -265,9 +268,8 @@ impl Context {
         let all = layout.objects().map(|(component, stripe, object)| async move {
             let (ost, id) = (self.ost(object.ost).await?, object.id.resource());
             let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
-            let is_past = [mtime, atime].into_iter().flatten().any(|time| time < ctime);
-            // No write may run while a time is set to the past.
-            let held = if is_past {
+            // No write may run while a time is set to the past, and of what others know the newest would count.
+            let held = if needs_lock {
                 let wanted = LockSpec::new(extent_resource(id), LockMode::PW, whole);
                 let acquired = self.acquire(ost, wanted, Some(Build::alone(plain))).await?;
                 self.object_lvb(fid, (ost, id), &acquired)?;
@@ -316,6 +318,13 @@ impl Context {
         lvb.mtime = mtime.unwrap_or(lvb.mtime);
         lvb.atime = atime.unwrap_or(lvb.atime);
         Some(before)
+    }
+
+    /// Returns whether a time of a file was in the future when it was read last.
+    fn is_future(&self, fid: Fid, now: i64) -> bool {
+        let core = self.core();
+        let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
+        inode.is_some_and(|inode| inode.body.mtime.max(inode.body.atime) > now)
     }
 
     /// Returns whether this client has created a file, and no other client has set its times since.

@@ -240,3 +240,24 @@ fn times_in_the_past_are_told_by_all_clients_whatever_the_layout() {
         assert_eq!(found.atime, -300_000_000, "{name}");
     }
 }
+
+#[test]
+fn a_time_in_the_future_is_set_back_for_all_clients_whatever_the_layout() {
+    const LATER: i64 = 4_000_000_000;
+    let rig = Rig::start("future", 2);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    for (name, layout) in layouts() {
+        let file = create(&fs, name, layout);
+        let set = |client: &FileSystem, time| {
+            let change = Change { mtime: Some(time), ..Change::default() };
+            blocking::wait(client.setattr(&ROOT, file.fid(), change)).unwrap();
+            [&fs, &other]
+                .map(|client| blocking::wait(client.getattr(&ROOT, file.fid())).unwrap().mtime)
+        };
+        for (client, time) in [(&fs, LATER + 1), (&other, LATER), (&fs, LATER - 1)] {
+            assert_eq!(set(client, SetTime::At(time)), [time; 2], "{name}");
+        }
+        let [own, others] = set(&other, SetTime::Now);
+        assert!(own < LATER - 1 && own == others, "{name}: {own} {others}");
+    }
+}
