@@ -129,10 +129,12 @@ impl Run<'_> {
         }
         let mut admits = admits.into_iter();
         self.worlds.retain(|_| admits.next().unwrap_or(false));
-        match () {
-            () if is_kill => self.settle_lost((client + 1) % self.clients),
-            () if is_refused => self.settle_refused(client),
-            () => Ok(()),
+        if is_kill {
+            self.settle_lost((client + 1) % self.clients)
+        } else if is_refused {
+            self.settle_refused(client)
+        } else {
+            Ok(())
         }
     }
 

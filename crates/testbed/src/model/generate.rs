@@ -156,8 +156,8 @@ impl Generator {
         !self.world.full().is_empty()
     }
 
-    /// Returns that a target is full, or that one has room again. A client has a grant before it is full, and writes: mostly it loses
-    /// that, and then needs room for all that it writes.
+    /// Fills a target and has a client write, or drains one that is full. A client may have a grant from before: mostly it
+    /// loses that first, and needs room for all that it writes.
     fn room(&mut self, client: u8) -> Vec<Step> {
         let full: Vec<Target> = self.world.full().iter().copied().collect();
         if !full.is_empty() && self.rng.one_in(2) {

@@ -52,7 +52,6 @@ fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
     let is_missing =
         |result: io::Result<_>| result.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     let has_no_name = is_missing(std::fs::symlink_metadata(path));
-    let mut is_made = false;
     if access.create && !access.exclusive && !has_no_name && is_missing(std::fs::metadata(path)) {
         // A symbolic link to nothing, which the model does not follow.
         return Err(Errno::ENOENT);
@@ -66,25 +65,12 @@ fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
         | flag(access.exclusive, libc::O_EXCL)
         | flag(access.direct, libc::O_DIRECT)
         | flag(access.sync, libc::O_SYNC);
-    if let Some(layout) = layout.to_bytes().filter(|_| access.create && has_no_name) {
-        let made = rustix::fs::mknodat(
-            rustix::fs::CWD,
-            path,
-            FileType::RegularFile,
-            Mode::from_raw_mode(MODE),
-            0,
-        );
-        made.map_err(call_errno)?;
-        let name = std::str::from_utf8(special::LAYOUT).unwrap_or_default();
-        rustix::fs::setxattr(path, name, &layout, XattrFlags::empty()).map_err(call_errno)?;
+    let opened = if let Some(layout) = layout.to_bytes().filter(|_| access.create && has_no_name) {
         flags &= !(libc::O_CREAT | libc::O_EXCL);
-        is_made = true;
-    }
-    let opened = options.custom_flags(flags).open(path).map_err(errno);
-    if is_made && opened.is_err() {
-        // As one call, it would not have made the file.
-        std::fs::remove_file(path).map_err(errno)?;
-    }
+        make_and_open(path, &layout, options.custom_flags(flags))
+    } else {
+        options.custom_flags(flags).open(path).map_err(errno)
+    };
     if access.direct && opened.as_ref().is_err_and(|errno| *errno == Errno::EINVAL) && path.is_dir()
     {
         // A kernel refuses direct I/O on a directory before anything else.
@@ -92,6 +78,19 @@ fn open(path: &Path, access: Access, layout: Layout) -> Result<File, Errno> {
     }
     let file = opened?;
     if file.metadata().map_err(errno)?.is_dir() { Err(Errno::EISDIR) } else { Ok(file) }
+}
+
+/// Makes a file with a layout and opens it. As one call, it would not have made a file that it does not open.
+fn make_and_open(path: &Path, layout: &[u8], options: &OpenOptions) -> Result<File, Errno> {
+    let (kind, mode) = (FileType::RegularFile, Mode::from_raw_mode(MODE));
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).map_err(call_errno)?;
+    let name = std::str::from_utf8(special::LAYOUT).unwrap_or_default();
+    let set = rustix::fs::setxattr(path, name, layout, XattrFlags::empty()).map_err(call_errno);
+    let opened = set.and_then(|()| options.open(path).map_err(errno));
+    if opened.is_err() {
+        std::fs::remove_file(path).map_err(errno)?;
+    }
+    opened
 }
 
 fn on_file(open: &Open, operation: &Operation) -> Performed {
