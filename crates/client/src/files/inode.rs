@@ -56,7 +56,7 @@ pub(crate) struct Inode {
 }
 
 /// The size of what a file has on the MDT.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct DomSize {
     pub(crate) size: u64,
     /// In units of 512 bytes.

@@ -107,6 +107,9 @@ impl Context {
                 self.truncate(caller, fid, size, &body).await?;
             }
             if change.atime.is_some() || change.mtime.is_some() {
+                // The clock of another client may be ahead of this one.
+                let is_past = [mtime, atime].into_iter().flatten().any(|time| time < body.ctime);
+                let needs_lock = needs_lock || is_past;
                 let times = Times { mtime, atime, ctime: body.ctime, is_own, needs_lock };
                 layout = Some(self.set_times(caller, fid, layout, times).await?);
             }
