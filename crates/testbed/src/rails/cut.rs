@@ -164,17 +164,15 @@ pub fn under_lst(lab: Lab, trial: &Trial) -> Result<(Course, LstReport), String>
     let meter = Meter::new(rails.host(0))?;
     let (mut points, mut other) = (Vec::new(), Vec::new());
     let mut watch = |duration: Duration| -> Result<u64, String> {
-        let mut total = 0;
         let until = now_ms() + duration.as_millis() as u64;
         while now_ms() < until {
             let sent = |rail: usize| meter.read(RAILS[rail]).map(|carried| carried.sent);
             let (at, sent) = (now_ms(), [sent(VICTIM)?, sent(1 - VICTIM)?]);
-            total = sent[0] + sent[1];
-            points.push((at, total));
+            points.push((at, sent[0] + sent[1]));
             other.push((at, sent[1]));
             sleep(GLANCE);
         }
-        Ok(total)
+        Ok(points.last().map_or(0, |(_, total)| *total))
     };
     let seconds = (trial.before + trial.cut_for + trial.after).as_secs_f64() + 1.0;
     let lst = Lst::new(&rails.nid(0, 0), &rails.nid(1, 0), "brw write check=full", seconds);

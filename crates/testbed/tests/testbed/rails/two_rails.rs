@@ -40,12 +40,12 @@ fn servers_on_a_net_each_are_used_at_once() {
 fn trial(nets: Nets, cut: Cut) -> Trial {
     let cut_for = Duration::from_secs(if cut == Cut::Silence { 7 } else { 3 });
     let (before, after) = (Duration::from_secs(1), cut_for + Duration::from_secs(1));
-    Trial { rate: RAIL, before, cut_for, after, carried_min: CARRIED, ..Trial::new(nets, cut) }
+    Trial { rate: RAIL, before, cut_for, after, carried_min: 2 * CARRIED, ..Trial::new(nets, cut) }
 }
 
 fn check(course: &Course) {
-    // The benchmark checks rates and times.
-    assert!(course.carried >= CARRIED / 2, "{course:?}");
+    // The benchmark checks rates and times. A part is carried before the first sample that counts.
+    assert!(course.carried >= CARRIED, "{course:?}");
 }
 
 fn messages_survive(nets: Nets, cut: Cut) {
