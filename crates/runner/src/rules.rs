@@ -12,7 +12,7 @@ pub(crate) struct Rule {
     pub(crate) limit: Duration,
     /// No other test runs at the same time.
     pub(crate) is_alone: bool,
-    /// What they do that others do not.
+    /// What the limit is for.
     pub(crate) why: &'static str,
 }
 
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Most tests take milliseconds; the limit is for a machine with much other work.
-const OTHERS: Rule = long("", 60, "others take milliseconds");
+const OTHERS: Rule = long("", 60, "most take milliseconds");
 
 /// Returns how a test runs. `limit`: instead of that of its rule.
 pub(crate) fn of(test: &Test, limit: Option<Duration>) -> Rule {

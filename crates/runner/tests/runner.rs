@@ -86,7 +86,7 @@ fn what_hangs_is_ended_with_all_that_it_has_started() {
     let program = Program::new("hangs", &[("stuck", does)]);
     let (status, text) = program.run(&["--limit", "1"]);
     assert_eq!(status, 1, "{text}");
-    assert!(text.contains("==== made/program stuck, run 1: it has not ended after 1s (others take milliseconds)\nwaits\n"));
+    assert!(text.contains("==== made/program stuck, run 1: it has not ended after 1s (most take milliseconds)\nwaits\n"));
     let id = std::fs::read_to_string(program.0.join("id")).unwrap();
     let command = std::fs::read(format!("/proc/{}/cmdline", id.trim())).unwrap_or_default();
     assert!(!command.starts_with(b"sleep\x001001"), "it still runs");
