@@ -113,7 +113,8 @@ impl Notices {
     }
 
     /// Has the kernel drop the attributes of a file, and its access control lists; also those that a reply
-    /// which it has not taken yet tells.
+    /// which it has not taken yet tells. After a change that has failed too: some servers may have done their part, and a
+    /// kernel takes it that nothing has changed.
     pub(crate) fn drop_attributes(&self, number: u64) {
         let Some(device) = self.device.get() else { return };
         // The pages stay: to drop them would wait for locks.

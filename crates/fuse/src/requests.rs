@@ -87,7 +87,7 @@ impl Filesystem for Front {
             if size.is_some() {
                 state.notices.changed(number.0);
             }
-            let found = found?;
+            let found = found.inspect_err(|_| state.notices.drop_attributes(number.0))?;
             Ok(attributes::file_attr(&found, found.inode()))
         };
         self.run(request, reply, set, |reply, attr| reply.attr(&NO_TIME, &attr));
@@ -556,7 +556,7 @@ impl Filesystem for Front {
             }
             let done = handle.file.allocate(offset, len, how).await;
             state.notices.changed(number.0);
-            done
+            done.inspect_err(|_| state.notices.drop_attributes(number.0))
         };
         self.on_handle(request, reply, handle, allocate, |reply, ()| reply.ok());
     }

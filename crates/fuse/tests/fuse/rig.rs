@@ -116,6 +116,11 @@ impl Rig {
         self.serving = Some(Serving::start(&self.server, &options).unwrap());
     }
 
+    /// Sets a parameter of the targets.
+    pub(crate) fn set(&self, name: &str, value: &str) {
+        self.serving.as_ref().unwrap().parameters().set(name, value).unwrap();
+    }
+
     /// Stops the targets.
     pub(crate) fn stop_serving(&mut self) {
         self.serving.take().unwrap().stop();

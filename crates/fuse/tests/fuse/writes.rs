@@ -88,6 +88,22 @@ fn a_hole_at_the_end_leaves_the_file_its_length() {
     rig.stop();
 }
 
+#[test]
+fn an_allocation_that_is_refused_in_part_has_changed_the_size_for_the_kernel_too() {
+    let Some(mut rig) = Rig::start("refused") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    let wanted = LovMd::wanted(64 << 10, 2).to_bytes();
+    rustix::fs::setxattr(&one, "lustre.lov", &wanted, XattrFlags::empty()).unwrap();
+    let file = create(&one.join("file"));
+    rig.set("obdfilter.lv-OST0001.reserved_mb", "4294967295");
+    assert_eq!(size(&one.join("file")), 0);
+    let refused = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 128 << 10);
+    assert_eq!(refused, Err(rustix::io::Errno::NOSPC));
+    let sizes = [&one, &two].map(|mount| size(&mount.join("file")));
+    assert!(sizes[0] == sizes[1] && sizes[0] > 0, "the other OST has done its part: {sizes:?}");
+    rig.stop();
+}
+
 fn existing(path: &Path) -> File {
     OpenOptions::new().write(true).open(path).unwrap()
 }
