@@ -107,9 +107,6 @@ impl Context {
                 self.truncate(caller, fid, size, &body).await?;
             }
             if change.atime.is_some() || change.mtime.is_some() {
-                // The clock of another client may be ahead of this one.
-                let is_past = [mtime, atime].into_iter().flatten().any(|time| time < body.ctime);
-                let needs_lock = needs_lock || is_past;
                 let times = Times { mtime, atime, ctime: body.ctime, is_own, needs_lock };
                 layout = Some(self.set_times(caller, fid, layout, times).await?);
             }
@@ -268,6 +265,9 @@ impl Context {
             let key = (self.mdt(fid).await?, ResourceId::of_fid(fid));
             self.note_times(key, [Some(ctime), mtime, atime]);
         }
+        // The clock of another client may be ahead of this one.
+        let is_past = [mtime, atime].into_iter().flatten().any(|time| time < ctime);
+        let needs_lock = needs_lock || is_past;
         let all = layout.objects().map(|(component, stripe, object)| async move {
             let (ost, id) = (self.ost(object.ost).await?, object.id.resource());
             let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
