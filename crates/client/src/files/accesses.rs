@@ -42,6 +42,8 @@ impl AccessTimes {
 pub(crate) struct Access {
     /// Seconds since 1970.
     time: i64,
+    /// The time that was known before. If another one is, another client has set it.
+    before: i64,
     /// Whether the next close has to tell the MDT.
     is_new: bool,
 }
@@ -52,9 +54,11 @@ impl Access {
         !self.is_new
     }
 
-    /// Returns attributes of the file with this time, if that is newer.
+    /// Returns attributes of the file with this time, if that is newer, unless somebody has set another one.
     pub(super) fn shown(&self, found: Attributes) -> Attributes {
-        Attributes { atime: found.atime.max(self.time), ..found }
+        let atime =
+            if found.atime == self.before { self.time.max(found.atime) } else { found.atime };
+        Attributes { atime, ..found }
     }
 }
 
@@ -75,7 +79,9 @@ impl Context {
             && let Some(mount) = core.mounts.get_mut(&self.mount)
             && let Some(inode) = mount.inodes.get_mut(&fid)
         {
-            inode.access = Some(Access { time: now, is_new: true });
+            let earlier = inode.access.filter(|earlier| earlier.time == before.atime);
+            let before = earlier.map_or(before.atime, |earlier| earlier.before);
+            inode.access = Some(Access { time: now, before, is_new: true });
         }
     }
 

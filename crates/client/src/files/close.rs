@@ -66,6 +66,7 @@ impl Context {
             mount.opens.remove(&key);
             if let Some(inode) = mount.inodes.get_mut(&open.fid) {
                 inode.opens = inode.opens.saturating_sub(1);
+                inode.forget_unprotected_access();
                 inode.is_new &= inode.opens > 0;
             }
             mount.forget_unused(open.fid);

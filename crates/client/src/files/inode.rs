@@ -102,9 +102,14 @@ impl Inode {
         if lost.has(InodeBits::UPDATE) {
             self.updates = UpdateNumber::next();
             (self.has_shape, self.is_own, self.written) = (false, false, None);
-            // Another client may have set it.
-            self.access = self.access.filter(|access| !access.is_told());
         }
+        self.forget_unprotected_access();
+    }
+
+    /// Forgets when the file was read, if the MDT has been told and another client may have set that time.
+    pub(crate) fn forget_unprotected_access(&mut self) {
+        let is_protected = self.bits.has(InodeBits::UPDATE);
+        self.access = self.access.filter(|access| is_protected || !access.is_told());
     }
 
     /// Returns its attributes with the time at which it was read here.

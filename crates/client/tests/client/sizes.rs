@@ -2,7 +2,8 @@
 
 use fulmar_base::{Errno, Rng};
 use fulmar_client::{
-    Allocate, Caller, Change, File, FileSystem, OpenOptions, Seek, SetTime, Stability, blocking,
+    AccessTimes, Allocate, Caller, Change, File, FileSystem, OpenOptions, Seek, SetTime, Stability,
+    blocking,
 };
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::layout::{
@@ -259,5 +260,34 @@ fn a_time_in_the_future_is_set_back_for_all_clients_whatever_the_layout() {
         }
         let [own, others] = set(&other, SetTime::Now);
         assert!(own < LATER - 1 && own == others, "{name}: {own} {others}");
+    }
+}
+
+#[test]
+fn the_time_of_a_read_does_not_hide_one_that_another_client_sets_later() {
+    const SET: i64 = 1_000_000_000;
+    let rig = Rig::start("accessed", 2);
+    let (setter, reader) = (rig.mount(), rig.mount());
+    reader.set_access_times(AccessTimes::Always);
+    for (name, layout) in layouts() {
+        let file = create(&setter, name, layout);
+        blocking::wait(file.write(0, *b"some")).unwrap();
+        let set = || {
+            let change = Change { atime: Some(SetTime::At(SET)), ..Change::default() };
+            blocking::wait(setter.setattr(&ROOT, file.fid(), change)).unwrap();
+        };
+        set();
+        // Who opens a file to write it gets no lock on its attributes.
+        let options = OpenOptions { write: true, ..OpenOptions::read() };
+        let open = || {
+            blocking::wait(reader.open(&ROOT, reader.root(), name.as_bytes(), options.clone()))
+                .unwrap()
+        };
+        let read = open();
+        assert_eq!(blocking::wait(read.read(0, 4)).unwrap(), b"some");
+        blocking::wait(read.close()).unwrap();
+        set();
+        let found = blocking::wait(open().attributes()).unwrap();
+        assert_eq!(found.atime, SET, "{name}");
     }
 }
