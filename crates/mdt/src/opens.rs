@@ -38,6 +38,8 @@ struct Uses {
     /// The file was made without a name, for its creator alone.
     volatile: u32,
     lease: Option<Lease>,
+    /// When somebody has set the time of its last access.
+    atime_set: Option<i64>,
 }
 
 /// A file that is open on the condition that no other client opens it for writing.
@@ -140,6 +142,18 @@ impl Opens {
     /// Returns whether the same user has the file open for the same.
     pub(crate) fn is_open_by(&self, open: &Open) -> bool {
         self.by_owner.contains_key(&open.by_owner())
+    }
+
+    /// Somebody sets the time of the last access of a file at this time. What was read before is told by closes later.
+    pub(crate) fn note_atime_set(&mut self, fid: Fid, now: i64) {
+        if let Some(uses) = self.files.get_mut(&fid) {
+            uses.atime_set = uses.atime_set.max(Some(now));
+        }
+    }
+
+    /// Returns when somebody has set the time of the last access of a file, since it has been open.
+    pub(crate) fn atime_set(&self, fid: Fid) -> Option<i64> {
+        self.files.get(&fid).and_then(|uses| uses.atime_set)
     }
 
     /// Returns whether somebody has a file open.

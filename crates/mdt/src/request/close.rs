@@ -43,6 +43,7 @@ impl Mdt {
         let view = self.view(call);
         let _locked = self.lock(&[open.fid, other]);
         let has_lease = self.opens().holds_lease(open.fid, epoch.handle);
+        let atime_set = self.opens().atime_set(open.fid);
         let is_last = self.opens().close(epoch.handle);
         let committed = self.commit(call, |change| {
             let exchanged = match (swapped, caller.as_ref().map_err(|errno| *errno)) {
@@ -53,7 +54,7 @@ impl Mdt {
                 (Ok(None), _) => Ok(false),
                 (Ok(Some(_)), Err(errno)) | (Err(errno), _) => Err(errno),
             };
-            let mut body = self.closed(change, open, &asked, (is_last, &view))?;
+            let mut body = self.closed(change, open, &asked, (is_last, atime_set), &view)?;
             if exchanged == Ok(true) {
                 body.valid = body.valid | Valid::CLOSE_INTENT_EXECED;
             }
@@ -102,10 +103,11 @@ impl Mdt {
         change: &mut Change<'_>,
         open: Open,
         asked: &SetAttr,
-        (is_last, view): (bool, &View),
+        (is_last, atime_set): (bool, Option<i64>),
+        view: &View,
     ) -> Result<MdtBody, Failure> {
         let Some(before) = change.inode(open.fid)? else { return Ok(MdtBody::default()) };
-        let inode = self.after_close(&before, open, asked);
+        let inode = self.after_close(&before, open, asked, atime_set);
         if !open.flags.has(OpenFlags::VOLATILE) && !self.opens().is_volatile(open.fid) {
             change.note_close(open, &before, &inode);
         }
@@ -121,7 +123,14 @@ impl Mdt {
     }
 
     /// Returns a file with the times and the size that the client has at its close.
-    fn after_close(&self, before: &Inode, open: Open, asked: &SetAttr) -> Inode {
+    /// `atime_set`: when somebody has set that of the last access.
+    fn after_close(
+        &self,
+        before: &Inode,
+        open: Open,
+        asked: &SetAttr,
+        atime_set: Option<i64>,
+    ) -> Inode {
         type A = AttrValid;
         let mut inode = before.clone();
         let attributes = &mut inode.attributes;
@@ -136,7 +145,9 @@ impl Mdt {
             }
         }
         let diff = self.tuning().atime_diff;
-        let is_newer = asked.atime > attributes.atime.saturating_add(diff);
+        // A time that was set after the read stays.
+        let is_newer = asked.atime > attributes.atime.saturating_add(diff)
+            && atime_set.is_none_or(|set| asked.atime > set);
         if has(A::ATIME, A::ATIME_SET) && is_newer {
             attributes.atime = asked.atime;
         }

@@ -116,6 +116,9 @@ impl Mdt {
             Ok(reply.with(&MDT_BODY, &body(fid, &inode, view)))
         };
         let mut answer = self.change(call, build, || self.body_again(fid, view))?;
+        if valid.has(AttrValid::ATIME_SET) {
+            self.opens().note_atime_set(fid, asked.ctime);
+        }
         if self.inode_if_any(fid)?.is_some_and(|inode| inode.on_mdt().is_some()) {
             answer.changed = Some(ResourceId::of_fid(fid));
         }

@@ -296,3 +296,20 @@ fn access_times_are_noted_now_and_then() {
     assert_eq!(close_at(NOW + 61), NOW + 61);
     assert_eq!(close_at(NOW), NOW + 61);
 }
+
+#[test]
+fn the_time_of_a_read_does_not_undo_one_that_was_set_after_it() {
+    let mut rig = Rig::new();
+    let file = rig.touch(&ROOT, (TOP, "file"));
+    let closed = |atime| SetAttr { atime, ..valid(AttrValid::ATIME | AttrValid::ATIME_SET) };
+    let [first, second, third] = [(); 3].map(|()| rig.open((TOP, "file"), OpenFlags::READ));
+    let set = AttrValid::ATIME | AttrValid::ATIME_SET | AttrValid::CTIME | AttrValid::CTIME_SET;
+    let past = SetAttr { atime: 1000, ctime: NOW + 200, ..valid(set) };
+    rig.must(&setattr(&ROOT, file, past));
+    for (handle, read, right) in
+        [(first, NOW + 100, 1000), (second, NOW + 200, 1000), (third, NOW + 201, NOW + 201)]
+    {
+        rig.must(&close(file, handle, closed(read)));
+        assert_eq!(rig.getattr(file).unwrap().atime, right, "read at {read}");
+    }
+}
