@@ -142,12 +142,12 @@ fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), 
         if changed != 0 && !caller.has(Capabilities::LINUX_IMMUTABLE) {
             return Err(Errno::EPERM);
         }
-    } else if attributes.flags & (IMMUTABLE | APPEND_ONLY) != 0 {
+    } else if attributes.flags & IMMUTABLE != 0
+        || attributes.flags & APPEND_ONLY != 0 && !is_touch(asked)
+    {
         return Err(Errno::EPERM);
     }
-    let times = A::ATIME | A::MTIME | A::CTIME | A::ATIME_SET | A::MTIME_SET | A::CTIME_SET;
-    let others = A::MODE | A::UID | A::GID | A::SIZE | A::ATTR_FLAG | A::PROJID;
-    if wants(times) && !wants(others) && !caller.owns(inode) {
+    if sets_only_times(asked) && !caller.owns(inode) {
         check(inode, caller, Wanted::WRITE)?;
     }
     if wants(A::MODE) && !caller.owns(inode) {
@@ -174,6 +174,25 @@ fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), 
         check(inode, caller, Wanted::WRITE)?;
     }
     Ok(())
+}
+
+/// Returns whether a request sets times and nothing else.
+fn sets_only_times(asked: &SetAttr) -> bool {
+    type A = AttrValid;
+    let wants = |bits: A| asked.valid.0 & bits.0 != 0;
+    let times = A::ATIME | A::MTIME | A::CTIME | A::ATIME_SET | A::MTIME_SET | A::CTIME_SET;
+    let others = A::MODE | A::UID | A::GID | A::SIZE | A::ATTR_FLAG | A::PROJID;
+    wants(times) && !wants(others)
+}
+
+/// Returns whether a request sets times to now, as `touch` does: who may append to a file may do that.
+fn is_touch(asked: &SetAttr) -> bool {
+    type A = AttrValid;
+    let is_now = |set, time| !asked.valid.has(set) || time == asked.ctime;
+    asked.valid.has(A::CTIME_SET)
+        && sets_only_times(asked)
+        && is_now(A::ATIME_SET, asked.atime)
+        && is_now(A::MTIME_SET, asked.mtime)
 }
 
 /// Returns a file with other attributes.

@@ -141,6 +141,31 @@ fn times_are_set_by_owners_and_now_by_writers() {
 }
 
 #[test]
+fn a_file_that_is_only_appended_to_gets_the_times_of_now_and_no_others() {
+    const APPEND_ONLY: u32 = 0x20;
+    let mut rig = Rig::new();
+    let file = rig.file("file", 0o622);
+    let flags = |flags| SetAttr { flags, ..with(A::ATTR_FLAG) };
+    let times = A::ATIME | A::ATIME_SET | A::MTIME | A::MTIME_SET | A::CTIME | A::CTIME_SET;
+    let now = SetAttr { atime: NOW + 9, mtime: NOW + 9, ctime: NOW + 9, ..with(times) };
+    rig.must(&setattr(&ROOT, file, flags(APPEND_ONLY)));
+    for who in [USER, OTHER] {
+        rig.must(&setattr(&who, file, now));
+    }
+    assert_eq!(rig.getattr(file).unwrap().mtime, NOW + 9);
+    for other in [
+        SetAttr { mtime: 10, ..now },
+        SetAttr { atime: 10, ..now },
+        SetAttr { valid: times | A::MODE, mode: 0o777, ..now },
+        SetAttr { valid: times | A::SIZE, ..now },
+    ] {
+        assert_eq!(rig.fails(&setattr(&USER, file, other)), Errno::EPERM, "{other:?}");
+    }
+    rig.must(&setattr(&ROOT, file, flags(IMMUTABLE)));
+    assert_eq!(rig.fails(&setattr(&USER, file, now)), Errno::EPERM);
+}
+
+#[test]
 fn a_close_does_not_undo_times_that_were_set() {
     let mut rig = Rig::new();
     let file = rig.file("file", 0o644);
