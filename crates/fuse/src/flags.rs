@@ -28,6 +28,7 @@ type Words = [u32; 7];
 /// synchronous, keep their time of access, are not dumped, and give their project to what is made in them.
 const KINDS: [(u32, u32); 6] =
     [(0x8, 0x10), (0x10, 0x20), (0x20, 0x8), (0x40, 0x80), (0x80, 0x40), (0x200, 0x2000_0000)];
+const KINDS_SET: u32 = 0x2f8;
 
 impl Front {
     /// Reads or sets the flags of a file. All other requests of programs are refused.
@@ -56,6 +57,10 @@ impl Front {
                     found(state.file_system.setattr(&caller, file?, change).await)
                 };
                 self.run(request, reply, set, |reply, _| reply.ioctl(0, &[]));
+            }
+            // Also what no file here can have, as direct access to memory.
+            (SET_WORDS, _, Some(words)) if words[0] & !KINDS_SET != 0 => {
+                reply.fail(Errno::EOPNOTSUPP);
             }
             (SET_WORDS, _, Some(words)) => {
                 let set = |state: Arc<State>| async move {
@@ -114,5 +119,6 @@ mod tests {
         let change = wanted(&other, words);
         assert_eq!((change.flags, change.project), (Some(0x2000_0118), Some(7)));
         assert_eq!(super::words(&[0; 27]), None);
+        assert_eq!(KINDS.iter().fold(0, |set, (kind, _)| set | kind), KINDS_SET);
     }
 }
