@@ -242,13 +242,14 @@ impl Operation {
 /// Returns the bytes of a pattern for a range. They depend on their place, so that none can be in another one unnoticed, and none is
 /// zero, so that a hole is none.
 pub fn bytes(pattern: u64, at: u64, len: u64) -> Vec<u8> {
-    let word = |place: u64| {
-        let mixed = (place ^ pattern.wrapping_mul(0x9e37_79b9)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        std::array::from_fn::<u8, 8, _>(|byte| ((mixed ^ mixed >> 29) >> (8 * byte)) as u8)
-            .map(|byte| byte.max(1))
-    };
     let start = at / 8;
-    let mut bytes: Vec<u8> = (start..(at + len).div_ceil(8)).flat_map(word).collect();
+    let end = (at + len).div_ceil(8);
+    let mut bytes = Vec::with_capacity((end - start) as usize * 8);
+    for place in start..end {
+        let mixed = (place ^ pattern.wrapping_mul(0x9e37_79b9)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (mixed ^ mixed >> 29) | 0x0101_0101_0101_0101;
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
     bytes.drain(..(at % 8) as usize);
     bytes.truncate(len as usize);
     bytes

@@ -8,4 +8,5 @@ mod invariants;
 mod kill;
 mod model;
 mod namespaces;
+mod planted;
 mod rails;

@@ -7,8 +7,7 @@ use fulmar_testbed::kill::{Net, scratch};
 use fulmar_testbed::lab::{binaries, not_run};
 use fulmar_testbed::model::library::Library;
 use fulmar_testbed::model::mounts::Mounts;
-use fulmar_testbed::model::planted::{Fault, Planted};
-use fulmar_testbed::model::{Layout, Operation, Settings, Step, check, generate, parse, shrink};
+use fulmar_testbed::model::{Layout, Operation, Settings, Step, generate, parse};
 
 const CLIENTS: u8 = 3;
 const SETTINGS: Settings =
@@ -19,32 +18,6 @@ const SEEDS: RangeInclusive<u64> = 1..=5;
 const FAULTY: RangeInclusive<u64> = 2..=4;
 /// Two mounts.
 const MOUNTED: Settings = Settings { clients: 2, ..SETTINGS };
-/// Seeds in which each planted fault is found.
-const PLANTED: u64 = 120;
-/// The most operations that show one.
-const FEW: usize = 8;
-
-#[test]
-fn the_model_admits_itself() {
-    for seed in 1..=PLANTED {
-        let settings = Settings { faults: true, ..SETTINGS };
-        let done = check(&generate(seed, settings), CLIENTS, &mut Planted::new(Fault::None));
-        done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
-    }
-}
-
-#[test]
-fn each_planted_fault_is_found_by_few_operations() {
-    let settings = Settings { faults: true, ..SETTINGS };
-    for fault in Fault::ALL {
-        let mut fails = |steps: &[Step]| check(steps, CLIENTS, &mut Planted::new(*fault)).is_err();
-        let steps = (1..=PLANTED).map(|seed| generate(seed, settings)).find(|steps| fails(steps));
-        let steps = steps.unwrap_or_else(|| panic!("{fault:?} is not found"));
-        let few = shrink(&steps, 500, &mut fails);
-        assert!(few.len() <= FEW, "{fault:?} needs {few:#?}");
-    }
-}
-
 /// Returns addresses that no other test has.
 fn net(third: u8) -> Net {
     Net { third, port: fulmar_loopback::ports(1) }
