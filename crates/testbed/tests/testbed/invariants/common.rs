@@ -126,6 +126,12 @@ impl World {
             let member = world.member(plan);
             world.members.push(member);
         }
+        // A gateway is pinged at once: one that does not run yet would be down until the next ping.
+        for (plan, member) in plans.iter().zip(&world.members) {
+            for route in &plan.routes {
+                member.change(|admin| admin.route_add(*route));
+            }
+        }
         Some(world)
     }
 
@@ -142,9 +148,6 @@ impl World {
             nids.push(nid(switch, nth, number));
         }
         let resident = Resident::start(&host, options, plan.terms).unwrap();
-        for route in &plan.routes {
-            resident.act(|node| node.admin().route_add(*route)).unwrap();
-        }
         let exchange = Exchange::open(resident.node()).unwrap();
         let options = MdOptions::OP_PUT.with(MdOptions::OP_GET).with(MdOptions::MANAGE_REMOTE);
         let room = offer(&resident, &exchange, ROOM, MTU as usize, |made| made.options(options));
@@ -254,22 +257,22 @@ impl Member {
     }
 
     fn ends_well(&self, to: &Self, len: usize, begun: &Begun) {
+        // First the event of an operation that fails.
+        begun.events.wait(EventKind::Send);
         let event = to.room.events.wait(EventKind::Put);
         assert_eq!((event.mlength, event.header_data), (len as u32, begun.header_data));
         assert!(to.room.buffer.to_vec(0, len) == pattern(begun.header_data, len), "{len} bytes");
-        // The ACK may come first; an operation that is unlinked before its SEND fails.
         begun.events.wait(EventKind::Ack);
-        begun.events.wait(EventKind::Send);
         self.unlink(begun);
     }
 
     /// GETs from the buffer of a node, and requires the data of the last PUT.
     pub(crate) fn get_well(&self, to: &Self, len: usize) {
         let begun = self.get(to.nids[0], len);
+        begun.events.wait(EventKind::Send);
         begun.events.wait(EventKind::Reply);
         assert!(begun.buffer.to_vec(0, len) == to.room.buffer.to_vec(0, len), "{len} bytes");
         to.room.events.wait(EventKind::Get);
-        begun.events.wait(EventKind::Send);
         self.unlink(&begun);
     }
 
