@@ -8,7 +8,7 @@ mod devices;
 mod entries;
 mod faults;
 mod mgs;
-pub(crate) mod mounted;
+pub(crate) mod mount_parameters;
 mod nodemap;
 mod parameters;
 

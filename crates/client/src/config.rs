@@ -51,8 +51,8 @@ impl Configuration {
         parameters.iter().for_each(|record| reader.take(record));
         let devices = reader.devices.iter().map(|(name, device)| (device.target.as_str(), name));
         let devices: BTreeMap<&str, &String> = devices.collect();
-        let targets = |members: &BTreeMap<u32, Listed>, kind| {
-            let target = |(index, listed): (&u32, &Listed)| {
+        let targets = |members: &BTreeMap<u32, ListEntry>, kind| {
+            let target = |(index, listed): (&u32, &ListEntry)| {
                 let device = devices.get(listed.uuid.as_str())?;
                 reader.target(kind, *index, listed, device)
             };
@@ -101,8 +101,8 @@ struct Reader {
     /// The NIDs of nodes, by their UUIDs.
     nodes: BTreeMap<String, Vec<Nid>>,
     devices: BTreeMap<String, Device>,
-    mdts: BTreeMap<u32, Listed>,
-    osts: BTreeMap<u32, Listed>,
+    mdts: BTreeMap<u32, ListEntry>,
+    osts: BTreeMap<u32, ListEntry>,
     pools: BTreeMap<String, BTreeSet<u32>>,
 }
 
@@ -127,7 +127,7 @@ struct Device {
 
 /// A target in the list of a device that unites targets.
 #[derive(Debug)]
-struct Listed {
+struct ListEntry {
     uuid: String,
     is_active: bool,
 }
@@ -227,7 +227,7 @@ impl Reader {
         &self,
         kind: TargetKind,
         index: u32,
-        listed: &Listed,
+        listed: &ListEntry,
         name: &str,
     ) -> Option<FsTarget> {
         let (uuid, device) = (Uuid::new(&listed.uuid)?, self.devices.get(name)?);
@@ -249,13 +249,13 @@ fn member_of(pool: &Pool) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-fn list(members: &mut BTreeMap<u32, Listed>, member: &Member, is_active: bool) {
+fn list(members: &mut BTreeMap<u32, ListEntry>, member: &Member, is_active: bool) {
     if let Ok(index) = member.index.parse() {
-        members.insert(index, Listed { uuid: member.uuid.clone(), is_active });
+        members.insert(index, ListEntry { uuid: member.uuid.clone(), is_active });
     }
 }
 
-fn unlist(members: &mut BTreeMap<u32, Listed>, member: &Member) {
+fn unlist(members: &mut BTreeMap<u32, ListEntry>, member: &Member) {
     if let Ok(index) = member.index.parse::<u32>() {
         members.remove(&index);
     }

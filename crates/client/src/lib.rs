@@ -134,7 +134,7 @@ pub use files::attributes::{Attributes, Change, Entry, SetTime, file_of_inode, i
 pub use files::caller::Caller;
 pub use files::directory::DirectoryItem;
 pub use files::flock::FileLock;
-pub use files::known::Protected;
+pub use files::known::Protection;
 pub use files::layout::{FileComponent, FileLayout, Piece};
 pub use files::open::OpenOptions;
 pub use files::special;
@@ -149,4 +149,4 @@ pub use parameters::Setting;
 pub use quota::{QuotaOwner, QuotaQuestion};
 pub use session::{Interrupter, Session, SessionOptions};
 pub use usage::Usage;
-pub use watch::{Dropped, Stale, Watcher};
+pub use watch::{Stale, StaleGuard, Watcher};

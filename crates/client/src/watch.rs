@@ -36,19 +36,19 @@ pub trait Watcher: Send + Sync + 'static {
 
     /// Drops `stale`, and then `done`. The calls come from the threads of the node, without any lock of the mount:
     /// they may wait for a short time, and longer work takes `done` along.
-    fn stale(&self, stale: Vec<Stale>, done: Dropped);
+    fn stale(&self, stale: Vec<Stale>, done: StaleGuard);
 }
 
 /// To be dropped as soon as nothing stale is cached any more.
-pub struct Dropped(Option<Box<dyn FnOnce() + Send>>);
+pub struct StaleGuard(Option<Box<dyn FnOnce() + Send>>);
 
-impl Dropped {
+impl StaleGuard {
     pub(crate) fn new(call: impl FnOnce() + Send + 'static) -> Self {
         Self(Some(Box::new(call)))
     }
 }
 
-impl Drop for Dropped {
+impl Drop for StaleGuard {
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
             call();
@@ -56,8 +56,8 @@ impl Drop for Dropped {
     }
 }
 
-impl fmt::Debug for Dropped {
+impl fmt::Debug for StaleGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Dropped")
+        f.write_str("StaleGuard")
     }
 }

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The directory, who is expected to open it, and its first names.
 #[derive(Debug, Default)]
-pub(crate) struct Expected(Mutex<Option<Expectation>>);
+pub(crate) struct ExpectationSlot(Mutex<Option<Expectation>>);
 
 #[derive(Debug)]
 struct Expectation {
@@ -36,7 +36,7 @@ struct Expectation {
     names: Receiver<Position>,
 }
 
-impl Expected {
+impl ExpectationSlot {
     /// A directory is expected to be opened. Returns who wants to know its names, unless another one is expected.
     pub(crate) fn begin(
         &self,
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn one_directory_is_expected_until_it_is_opened_or_was_not() {
-        let (expected, root, now) = (Expected::default(), Caller::ROOT, Instant::now());
+        let (expected, root, now) = (ExpectationSlot::default(), Caller::ROOT, Instant::now());
         assert!(expected.begin(A, &root, now).is_some());
         assert!(expected.begin(B, &root, now + TIMEOUT / 2).is_none(), "another one is");
         assert!(expected.take(B, &root).is_none());

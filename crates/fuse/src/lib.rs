@@ -85,6 +85,7 @@ mod flags;
 mod front;
 mod handles;
 mod interrupts;
+mod kernel_names;
 mod listings;
 mod locks;
 mod mounting;
@@ -98,7 +99,6 @@ mod replies;
 mod requests;
 mod state;
 mod tasks;
-mod told;
 
 use std::io;
 use std::path::Path;

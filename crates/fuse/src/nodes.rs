@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use fulmar_client::{Stale, inode};
 use fulmar_lustre_wire::Fid;
 
+use crate::kernel_names::{KernelNames, Name};
 use crate::listings::Listings;
 use crate::pages::Pages;
-use crate::told::{KeptNames, Name};
 
 /// The number of the root of a mount.
 pub(crate) const ROOT: u64 = 1;
@@ -47,8 +47,8 @@ struct Node {
     /// How often the kernel has been told.
     lookups: u64,
     /// The names of it that the kernel was told to keep, and those in it that do not exist.
-    named: KeptNames,
-    absent: KeptNames,
+    named: KernelNames,
+    absent: KernelNames,
     /// Whether the kernel was told its attributes to keep.
     attributes: bool,
 }
@@ -279,7 +279,7 @@ impl Nodes {
     }
 
     /// Returns the names to ask for again if they cannot be dropped.
-    fn expire(&mut self, fid: Fid, of: impl Fn(&mut Node) -> &mut KeptNames) -> Vec<Name> {
+    fn expire(&mut self, fid: Fid, of: impl Fn(&mut Node) -> &mut KernelNames) -> Vec<Name> {
         let epoch = self.epoch;
         let node = if self.has_mounts { self.node_mut(fid) } else { None };
         node.map(|node| of(node).take(epoch)).unwrap_or_default()
@@ -288,7 +288,7 @@ impl Nodes {
 
 impl Node {
     fn new(fid: Fid) -> Self {
-        let (named, absent) = (KeptNames::default(), KeptNames::default());
+        let (named, absent) = (KernelNames::default(), KernelNames::default());
         Self { fid, lookups: 0, named, absent, attributes: false }
     }
 }

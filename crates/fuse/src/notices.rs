@@ -33,13 +33,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
-use fulmar_client::{Dropped, Stale, Watcher};
+use fulmar_client::{Stale, StaleGuard, Watcher};
 use fulmar_lustre_wire::Fid;
 
 use crate::below::Below;
 use crate::dropping::begin_apart;
+use crate::kernel_names::Name;
 use crate::nodes::{Invalidation, Nodes};
-use crate::told::Name;
 
 /// `FUSE_NOTIFY_INVAL_INODE`: attributes, and pages from an offset on.
 const INVALIDATE_INODE: i32 = 2;
@@ -247,7 +247,7 @@ impl Watcher for Notices {
         state.is_telling || state.nodes.concerns(stale)
     }
 
-    fn stale(&self, stale: Vec<Stale>, done: Dropped) {
+    fn stale(&self, stale: Vec<Stale>, done: StaleGuard) {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.look_below_in(&turn);
         let Invalidation { names, expired, attributes, pages } = {

@@ -13,7 +13,7 @@ use fuser::{FileAttr, Generation, Request};
 
 use crate::attributes::file_attr;
 use crate::counts::Counts;
-use crate::expected::Expected;
+use crate::expected::ExpectationSlot;
 use crate::handles::Handles;
 use crate::interrupts::Interrupts;
 use crate::nodes::{KernelCache, Nodes};
@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) notices: Arc<Notices>,
     pub(crate) asked: Counts,
-    pub(crate) expected: Expected,
+    pub(crate) expected: ExpectationSlot,
     /// Whether the kernel of this machine uses labels of SELinux.
     has_selinux: bool,
 }
@@ -49,7 +49,7 @@ impl State {
         file_system.watch(notices.clone());
         let (handles, owners) = (Handles::default(), Mutex::default());
         let (interrupts, asked) = (Arc::default(), Counts::default());
-        let expected = Expected::default();
+        let expected = ExpectationSlot::default();
         let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
         Self {
             file_system,

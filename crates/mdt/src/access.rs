@@ -130,9 +130,9 @@ impl Caller {
 
 /// What a caller wants of a file: the bits of `access(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted(u32);
+pub struct AccessMode(u32);
 
-impl Wanted {
+impl AccessMode {
     /// Nothing.
     pub const NOTHING: Self = Self(0);
     /// To read, or list.
@@ -169,9 +169,9 @@ pub(crate) const APPEND_ONLY: u32 = 0x20;
 ///
 /// # Errors
 /// EACCES if not.
-pub(crate) fn check(inode: &Inode, caller: &Caller, wanted: Wanted) -> Result<(), Errno> {
+pub(crate) fn check(inode: &Inode, caller: &Caller, wanted: AccessMode) -> Result<(), Errno> {
     let attributes = &inode.attributes;
-    if wanted.has(Wanted::WRITE) && attributes.flags & IMMUTABLE != 0 {
+    if wanted.has(AccessMode::WRITE) && attributes.flags & IMMUTABLE != 0 {
         return Err(Errno::EACCES);
     }
     if is_permitted(inode, caller, wanted) || is_overridden(inode, caller, wanted) {
@@ -181,7 +181,7 @@ pub(crate) fn check(inode: &Inode, caller: &Caller, wanted: Wanted) -> Result<()
     }
 }
 
-fn is_permitted(inode: &Inode, caller: &Caller, wanted: Wanted) -> bool {
+fn is_permitted(inode: &Inode, caller: &Caller, wanted: AccessMode) -> bool {
     let attributes = &inode.attributes;
     let bits = attributes.mode;
     if caller.uid == attributes.uid {
@@ -197,11 +197,11 @@ fn is_permitted(inode: &Inode, caller: &Caller, wanted: Wanted) -> bool {
 }
 
 /// Returns whether a capability grants what the mode does not.
-fn is_overridden(inode: &Inode, caller: &Caller, wanted: Wanted) -> bool {
+fn is_overridden(inode: &Inode, caller: &Caller, wanted: AccessMode) -> bool {
     let is_directory = inode.is_directory();
     let is_executable = inode.attributes.mode & mode::EXECUTE != 0 || is_directory;
-    let only_read = wanted == Wanted::READ || is_directory && !wanted.has(Wanted::WRITE);
-    caller.has(Capabilities::DAC_OVERRIDE) && (!wanted.has(Wanted::EXECUTE) || is_executable)
+    let only_read = wanted == AccessMode::READ || is_directory && !wanted.has(AccessMode::WRITE);
+    caller.has(Capabilities::DAC_OVERRIDE) && (!wanted.has(AccessMode::EXECUTE) || is_executable)
         || caller.has(Capabilities::DAC_READ_SEARCH) && only_read
 }
 
@@ -210,7 +210,7 @@ fn is_overridden(inode: &Inode, caller: &Caller, wanted: Wanted) -> bool {
 /// # Errors
 /// EACCES or EPERM if not.
 pub(crate) fn check_removal(parent: &Inode, child: &Inode, caller: &Caller) -> Result<(), Errno> {
-    check(parent, caller, Wanted::CHANGE_ENTRIES)?;
+    check(parent, caller, AccessMode::CHANGE_ENTRIES)?;
     let is_sticky = parent.attributes.mode & mode::STICKY != 0;
     let is_owner = [parent, child].iter().any(|inode| inode.attributes.uid == caller.uid);
     if parent.attributes.flags & APPEND_ONLY != 0
@@ -238,27 +238,27 @@ mod tests {
     #[test]
     fn the_first_class_that_fits_decides() {
         let may = |mode, caller: &Caller, wanted| check(&file(mode), caller, wanted).is_ok();
-        assert!(!may(0o100_077, &caller(1, 50), Wanted::READ), "the owner");
-        assert!(may(0o100_040, &caller(2, 50), Wanted::READ));
-        assert!(!may(0o100_007, &caller(2, 50), Wanted::READ), "the group");
-        assert!(may(0o100_004, &caller(2, 3), Wanted::READ));
+        assert!(!may(0o100_077, &caller(1, 50), AccessMode::READ), "the owner");
+        assert!(may(0o100_040, &caller(2, 50), AccessMode::READ));
+        assert!(!may(0o100_007, &caller(2, 50), AccessMode::READ), "the group");
+        assert!(may(0o100_004, &caller(2, 3), AccessMode::READ));
         assert!(!caller(2, 3).is_in(NO_GROUP) && caller(2, 3).is_in(60));
     }
 
     #[test]
     fn capabilities_override_but_do_not_execute_data() {
         let root = Caller { capabilities: Capabilities::DAC_OVERRIDE, ..caller(0, 0) };
-        assert_eq!(check(&file(0o100_000), &root, Wanted::WRITE), Ok(()));
-        assert_eq!(check(&file(0o100_600), &root, Wanted::EXECUTE), Err(Errno::EACCES));
-        assert_eq!(check(&file(0o040_000), &root, Wanted::CHANGE_ENTRIES), Ok(()));
+        assert_eq!(check(&file(0o100_000), &root, AccessMode::WRITE), Ok(()));
+        assert_eq!(check(&file(0o100_600), &root, AccessMode::EXECUTE), Err(Errno::EACCES));
+        assert_eq!(check(&file(0o040_000), &root, AccessMode::CHANGE_ENTRIES), Ok(()));
         let reader = Caller { capabilities: Capabilities::DAC_READ_SEARCH, ..caller(0, 0) };
-        assert_eq!(check(&file(0o100_000), &reader, Wanted::READ), Ok(()));
-        assert_eq!(check(&file(0o100_000), &reader, Wanted::WRITE), Err(Errno::EACCES));
+        assert_eq!(check(&file(0o100_000), &reader, AccessMode::READ), Ok(()));
+        assert_eq!(check(&file(0o100_000), &reader, AccessMode::WRITE), Err(Errno::EACCES));
         let squashed = root.clone().squashed(Some((99, 99)));
-        assert_eq!(check(&file(0o100_700), &squashed, Wanted::READ), Err(Errno::EACCES));
+        assert_eq!(check(&file(0o100_700), &squashed, AccessMode::READ), Err(Errno::EACCES));
         let mut fixed = file(0o100_777);
         fixed.attributes.flags = IMMUTABLE;
-        assert_eq!(check(&fixed, &root, Wanted::WRITE), Err(Errno::EACCES));
+        assert_eq!(check(&fixed, &root, AccessMode::WRITE), Err(Errno::EACCES));
     }
 
     #[test]

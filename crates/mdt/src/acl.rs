@@ -5,7 +5,7 @@ use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::acl::{Acl, AclEntry, AclPermissions, AclTag};
 use fulmar_wire::Order;
 
-use crate::access::{Caller, Wanted};
+use crate::access::{AccessMode, Caller};
 
 /// The most entries of a list.
 const ENTRIES_MAX: usize = 8191;
@@ -46,7 +46,13 @@ fn is_valid(acl: &Acl) -> bool {
 }
 
 /// Returns whether a caller may do what is wanted. As in POSIX 1003.1e.
-pub(crate) fn permits(acl: &Acl, owner: u32, group: u32, caller: &Caller, wanted: Wanted) -> bool {
+pub(crate) fn permits(
+    acl: &Acl,
+    owner: u32,
+    group: u32,
+    caller: &Caller,
+    wanted: AccessMode,
+) -> bool {
     let mask = find(acl, AclTag::MASK).map_or(7, |entry| entry.permissions.0);
     let grants = |entry: &AclEntry, mask: u16| wanted.is_in(u32::from(entry.permissions.0 & mask));
     if caller.uid == owner {
@@ -151,12 +157,12 @@ pub(crate) mod tests {
     fn users_and_groups_have_what_the_mask_leaves() {
         let caller = |uid, gid| Caller { uid, gid, ..Caller::default() };
         let may = |caller: &Caller, wanted| permits(&example(), 1, 50, caller, wanted);
-        assert!(may(&caller(1, 9), Wanted::WRITE), "the owner");
-        assert!(may(&caller(1000, 9), Wanted::READ), "the user");
-        assert!(!may(&caller(1000, 9), Wanted::WRITE), "the mask");
-        assert!(may(&caller(2, 50), Wanted::READ), "the group");
-        assert!(!may(&caller(2, 77), Wanted::READ), "a group without it");
-        assert!(!may(&caller(2, 3), Wanted::READ), "others");
+        assert!(may(&caller(1, 9), AccessMode::WRITE), "the owner");
+        assert!(may(&caller(1000, 9), AccessMode::READ), "the user");
+        assert!(!may(&caller(1000, 9), AccessMode::WRITE), "the mask");
+        assert!(may(&caller(2, 50), AccessMode::READ), "the group");
+        assert!(!may(&caller(2, 77), AccessMode::READ), "a group without it");
+        assert!(!may(&caller(2, 3), AccessMode::READ), "others");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) struct Change<'a> {
     /// Whether its data may have reached the medium before.
     is_repeated: bool,
     /// There are few.
-    inodes: Vec<(Fid, Loaded)>,
+    inodes: Vec<(Fid, FileState)>,
     /// Whether the limits of owners apply.
     is_limited: bool,
     /// A file with data that goes.
@@ -35,7 +35,7 @@ pub(crate) struct Change<'a> {
 }
 
 /// A file that the change has looked at.
-struct Loaded {
+struct FileState {
     before: Option<Inode>,
     /// `None`: it does not exist.
     now: Option<Inode>,
@@ -61,11 +61,11 @@ impl<'a> Change<'a> {
         }
         let value = self.transaction.get(INODES, &fid_key(fid))?;
         let before = value.map(|value| Inode::decode(&value)).transpose()?;
-        self.inodes.push((fid, Loaded { before: before.clone(), now: before.clone() }));
+        self.inodes.push((fid, FileState { before: before.clone(), now: before.clone() }));
         Ok(before)
     }
 
-    fn loaded(&mut self, fid: Fid) -> Option<&mut Loaded> {
+    fn loaded(&mut self, fid: Fid) -> Option<&mut FileState> {
         self.inodes.iter_mut().find(|(known, _)| *known == fid).map(|(_, loaded)| loaded)
     }
 
@@ -185,7 +185,7 @@ impl<'a> Change<'a> {
     /// Returns by how much the use of owners changes.
     fn deltas(&self) -> Deltas {
         let mut deltas = Deltas::default();
-        for (_, Loaded { before, now }) in &self.inodes {
+        for (_, FileState { before, now }) in &self.inodes {
             before.iter().for_each(|inode| deltas.subtract(&charge(inode)));
             now.iter().for_each(|inode| deltas.add(&charge(inode)));
         }
@@ -196,7 +196,7 @@ impl<'a> Change<'a> {
     pub(crate) fn finish(self) -> Transaction<'a> {
         let deltas = self.deltas();
         let Self { mdt, mut transaction, numbering, inodes, .. } = self;
-        for (fid, Loaded { before, now }) in inodes {
+        for (fid, FileState { before, now }) in inodes {
             if before == now {
                 continue;
             }

@@ -76,14 +76,14 @@ mod stats;
 mod tree;
 mod tuning;
 
-pub use access::{Caller, Capabilities, Wanted};
+pub use access::{AccessMode, Caller, Capabilities};
 pub use changelog::ChangelogUserId;
 pub use fulmar_target::data::Holder;
 pub use groups::{Groups, groups_of_users};
 pub use inode::{Attributes, Extra, Inode};
 pub use layout::Plan;
 pub use mdt::{Call, Mdt, Settings};
-pub use names::{Entry, Listed, NAME_MAX};
+pub use names::{Entry, ListEntry, NAME_MAX};
 pub use objects::{NoObjects, Object, Objects, Owner};
 pub use records::Failure;
 pub use request::{Answer, IntentReply, Pages, Target};

@@ -111,7 +111,7 @@ fn key(directory: Fid, hash: u64, name: &[u8]) -> Vec<u8> {
 
 /// An entry with its place and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListEntry {
     /// Its place.
     pub hash: u64,
     /// Its name.
@@ -126,16 +126,16 @@ pub(crate) fn list(
     directory: Fid,
     hash: u64,
     limit: usize,
-) -> Result<Vec<Listed>, StoreError> {
+) -> Result<Vec<ListEntry>, StoreError> {
     let from = key(directory, hash, b"");
     let to = key(directory, u64::MAX, b"");
     let found = store.scan(NAMES, Bound::Included(&from), Bound::Excluded(&to), limit)?;
     found.iter().map(|(key, value)| listed(key, value)).collect()
 }
 
-fn listed(key: &[u8], value: &[u8]) -> Result<Listed, StoreError> {
+fn listed(key: &[u8], value: &[u8]) -> Result<ListEntry, StoreError> {
     let (_, hash, name) = split(key)?;
-    Ok(Listed { hash, name: name.to_vec(), entry: Entry::decode(value)? })
+    Ok(ListEntry { hash, name: name.to_vec(), entry: Entry::decode(value)? })
 }
 
 /// Returns the directory, the place and the name of a key.

@@ -33,6 +33,7 @@ use fulmar_rpc::import::Request;
 use fulmar_store::{Space, Store, StoreError};
 use tracing::{info, warn};
 
+use crate::debug_log;
 use crate::nodemaps;
 use crate::osts::{Link, Links, Osts};
 use crate::parameters::Parameters;
@@ -40,7 +41,6 @@ use crate::placement::Placement;
 use crate::settings;
 use crate::stopping::Stopping;
 use crate::storage::TargetLabel;
-use crate::traced;
 
 /// Whether the target has registered, and its placement.
 pub(crate) const JOINED: Space = Space::new(0xd0);
@@ -345,7 +345,7 @@ impl Joiner {
             return Err(Missing::Nids);
         }
         let nids = own.iter().map(Nid::to_string).collect::<Vec<_>>().join(",");
-        traced::configured(
+        debug_log::configured(
             self.label.name(),
             format_args!("registers at {} with {nids}", self.address()),
         );

@@ -40,7 +40,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::devices::UnservedDirectory;
-use crate::opened::OpenError;
+use crate::open_target::OpenError;
 use crate::roster::is_same;
 use crate::serve::{Inner, ServeError, Serving, State, TargetResources};
 use crate::storage::{self, StorageError};

@@ -23,9 +23,9 @@ use futures_channel::oneshot;
 use tracing::warn;
 
 use crate::context::{Context, LockAnswer, LockGrant, LockRequest};
+use crate::debug_log;
 use crate::silent::{self, Silent};
 use crate::target::Answer;
-use crate::traced;
 
 /// The room for the reply to a callback.
 const CALLBACK_REPLY: usize = 1024;
@@ -118,14 +118,14 @@ impl Locks {
         enqueue: fulmar_ldlm::server::Enqueue,
         waiting: oneshot::Sender<LockAnswer>,
     ) {
-        traced::wanted(&self.name, &enqueue);
+        debug_log::wanted(&self.name, &enqueue);
         self.enqueues.insert(enqueue.request, waiting);
         self.namespace.handle_enqueue(now, enqueue);
     }
 
     /// Cancels locks that a client gives up with another request.
     pub(crate) fn give_up(&mut self, now: Time, export: Handle, given_up: &[Handle]) {
-        traced::given_up(&self.name, given_up);
+        debug_log::given_up(&self.name, given_up);
         self.namespace.handle_cancel_list(now, export, given_up);
     }
 
@@ -135,13 +135,13 @@ impl Locks {
             return self.refuse(now, server, &request, Errno::EPROTO);
         };
         let export = request.export;
-        traced::changed(&self.name, request.message.body.opcode, &lock);
+        debug_log::changed(&self.name, request.message.body.opcode, &lock);
         match request.message.body.opcode {
             Opcode::LDLM_CANCEL => match self.namespace.handle_cancel(now, export, &lock) {
                 Ok(known) => {
                     // That no lock is known is not an error.
                     let status = if known == 0 { Status(Errno::ESTALE.0) } else { Status::OK };
-                    traced::answered(&self.name, &request, Some(status), Duration::ZERO);
+                    debug_log::answered(&self.name, &request, Some(status), Duration::ZERO);
                     let reply = Message::reply(request.message.format(), status);
                     server.reply(now, request.id, reply);
                 }
@@ -188,7 +188,7 @@ impl Locks {
         while let Some(output) = self.namespace.poll_output() {
             match output {
                 Output::Reply { request, status, reply, lvb } => {
-                    traced::told(&self.name, status, &reply);
+                    debug_log::told(&self.name, status, &reply);
                     self.reply(now, server, request, LockAnswer { status, reply, lvb });
                 }
                 Output::Callback(callback) => self.call(now, server, silent, &callback),
@@ -221,19 +221,19 @@ impl Locks {
         if let Some(waiting) = self.enqueues.remove(&id) {
             let _ = waiting.send(answer);
         } else if let Some((begun, request)) = self.converts.remove(&id) {
-            traced::answered(&self.name, &request, Some(answer.status), now.since(begun));
+            debug_log::answered(&self.name, &request, Some(answer.status), now.since(begun));
             server.reply(now, RequestId(id.0), message_of(&request, &answer));
         }
     }
 
     fn refuse(&self, now: Time, server: &mut Server, request: &Request, errno: Errno) {
         let status = Status::failed(errno);
-        traced::answered(&self.name, request, Some(status), Duration::ZERO);
+        debug_log::answered(&self.name, request, Some(status), Duration::ZERO);
         server.reply(now, request.id, Message::error(request.message.format(), status));
     }
 
     fn call(&mut self, now: Time, server: &mut Server, silent: &Silent, callback: &Callback) {
-        traced::called(&self.name, callback);
+        debug_log::called(&self.name, callback);
         let exports = server.exports();
         let client = exports.get(callback.export).map(|export| export.client);
         let is_silent = |client| !silent.exports(now, client, exports).is_empty();

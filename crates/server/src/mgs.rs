@@ -15,10 +15,10 @@ use fulmar_store::{Space, Store, StoreError};
 use thiserror::Error;
 
 use crate::context::{Context, LockRequest};
+use crate::debug_log;
 use crate::locks::enqueue;
 use crate::memory::{Memories, Memory};
 use crate::target::{Answer, Operation, Target};
-use crate::traced;
 
 /// The keys of the configurations.
 const CONFIGURATIONS: Space = Space::new(0x10);
@@ -170,7 +170,7 @@ impl From<Errno> for Refusal {
 
 /// Calls the locks of those back who have read something: they read it again.
 pub(crate) async fn call_back(context: Context, changed: ConfigurationChange) {
-    traced::configured("MGS", format_args!("{changed} has changed: it is read again"));
+    debug_log::configured("MGS", format_args!("{changed} has changed: it is read again"));
     let resource: ResourceId = changed.resource();
     let wanted = LockRequest::new(resource, LockType::PLAIN, LockMode::EX, Policy::default());
     // Who holds a lock and does not answer is evicted, and reads it again then.

@@ -32,7 +32,7 @@ use crate::changelogs::Changelogs;
 use crate::devices::Device;
 use crate::roster::{Roster, RosterEntry, Service};
 use crate::run::TargetHost;
-use crate::{timing, traced};
+use crate::{debug_log, timing};
 
 /// The parameters of the targets of a node, which has none of them after its end.
 pub struct Parameters {
@@ -176,7 +176,7 @@ impl Parameters {
             if pattern.starts_with("osc.") && pattern.ends_with(".active") {
                 continue;
             }
-            traced::configured(name, format_args!("its log has {pattern}={value}"));
+            debug_log::configured(name, format_args!("its log has {pattern}={value}"));
             let of_node = timing::set(&self.running, pattern, value);
             let set = of_node.and_then(|set| {
                 if set.is_empty() { self.set_of(target, pattern, value) } else { Ok(set) }

@@ -12,7 +12,7 @@ use fulmar_rpc::import::TargetKind;
 
 use crate::devices::{Device, UnservedDirectory};
 use crate::mgs::MgsTarget;
-use crate::opened::OpenTarget;
+use crate::open_target::OpenTarget;
 
 /// The targets of a node, and the directories from which nothing is served.
 #[derive(Default)]

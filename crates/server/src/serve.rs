@@ -21,7 +21,7 @@ use crate::changelogs::Changelogs;
 use crate::devices::{Devices, UnservedDirectory};
 use crate::join::{Joiner, Joining, Member};
 use crate::memory::Memories;
-use crate::opened::{OpenError, OpenTarget, random};
+use crate::open_target::{OpenError, OpenTarget, random};
 use crate::parameters::Parameters;
 use crate::roster::{Roster, Service};
 use crate::run::{RunningTargets, Starter, TargetHost};

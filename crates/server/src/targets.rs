@@ -20,11 +20,11 @@ use futures_channel::oneshot;
 use tracing::{error, info, warn};
 
 use crate::context::{Command, Commands, Context, Lock, Work};
+use crate::debug_log;
 use crate::locks::{LockNeed, Locks};
 use crate::recovering::{self, Recovering};
 use crate::silent::Silent;
 use crate::target::{Answer, Target};
-use crate::traced;
 
 /// The targets of a node, as a service of LNet.
 pub struct Targets {
@@ -382,7 +382,7 @@ impl Targets {
         let context = self.context(target);
         // The server has the same targets.
         let Some(entry) = self.targets.get_mut(&target) else { return };
-        traced::begun(&entry.name, &request);
+        debug_log::begun(&entry.name, &request);
         if matches!(request.message.body.opcode, Opcode::LDLM_CANCEL | Opcode::LDLM_CONVERT) {
             return entry.locks.execute(now, &mut self.server, request);
         }
@@ -450,14 +450,19 @@ impl Targets {
             Answer::Reply(reply) | Answer::Difficult(reply, _) => Some(reply),
             Answer::None => None,
         };
-        traced::answered(name, &request, reply.map(|reply| reply.body.status), took);
+        debug_log::answered(name, &request, reply.map(|reply| reply.body.status), took);
         let opcode = request.message.body.opcode;
         let is_disconnect = opcode == kind.disconnect().opcode;
         if let Some(reply) = reply {
             of.answered(&request, reply, took);
             if opcode.is_connect() || is_disconnect {
                 let client = self.server.exports().get(request.export).map(|export| export.client);
-                traced::connection(name, &request, client.unwrap_or_default(), reply.body.status);
+                debug_log::connection(
+                    name,
+                    &request,
+                    client.unwrap_or_default(),
+                    reply.body.status,
+                );
             }
         }
         match answer {

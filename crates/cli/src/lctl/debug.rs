@@ -12,7 +12,7 @@ use fulmar_control::api::{CallError, DebugDump, DebugMark, Operation};
 use fulmar_control::masks::Masks;
 use fulmar_control::show::exit;
 
-use super::{CommandResult, failed, mounted};
+use super::{CommandResult, failed, mount_parameters};
 use crate::context::{Context, complain, print};
 
 /// The longest text of a mark in bytes.
@@ -62,13 +62,13 @@ impl Command {
 }
 
 fn dump(file: Option<&Path>, context: &Context) -> CommandResult {
-    let mounts = mounted::with_log(context);
+    let mounts = mount_parameters::with_log(context);
     let mut lines = match context.client.call(&DebugDump { discard: false }) {
         Ok(dumped) => dumped.lines,
         Err(CallError::NoNode { .. }) if !mounts.is_empty() => Vec::new(),
         Err(error) => return Err(failed(error)),
     };
-    lines.extend(mounts.iter().flat_map(|mount| mounted::take_log(mount)));
+    lines.extend(mounts.iter().flat_map(|mount| mount_parameters::take_log(mount)));
     // The times have the same length.
     lines.sort_by(|one, other| time_of(one).cmp(&time_of(other)));
     let text = lines.concat();
@@ -101,10 +101,10 @@ fn mark(text: &[String], context: &Context) -> CommandResult {
 
 /// Gives the logs of mounts a text for `debug_marker`, and the node the same as a request.
 fn write<R: Operation>(text: &str, request: &R, context: &Context) -> CommandResult {
-    let mounts = mounted::with_log(context);
+    let mounts = mount_parameters::with_log(context);
     for mount in &mounts {
         // One of another program has no log.
-        if let Err(errno) = mounted::mark_log(mount, text).or_else(no_log) {
+        if let Err(errno) = mount_parameters::mark_log(mount, text).or_else(no_log) {
             let place = mount.display();
             complain(&format!(
                 "lctl: the log of the mount on {place} is not written: {errno}; be root\n"

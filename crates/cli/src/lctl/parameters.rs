@@ -9,7 +9,7 @@ use fulmar_control::api::{CallError, ParameterList, ParameterSet, ParameterShow}
 use fulmar_control::show::{Form, ParameterName, exit};
 
 use super::entries::{Entry, select};
-use super::mounted::{self, MountParameter};
+use super::mount_parameters::{self, MountParameter};
 use super::{CommandResult, failed};
 use crate::context::{Context, Status, complain, print};
 use crate::mounts::mounts;
@@ -330,7 +330,7 @@ fn refused(path: &str, value: &str, errno: Errno) -> Status {
 
 /// Returns the parameters of mounts.
 fn of_mounts(context: &Context) -> Vec<MountParameter> {
-    if context.is_node_named { Vec::new() } else { mounted::all() }
+    if context.is_node_named { Vec::new() } else { mount_parameters::all() }
 }
 
 /// Reports that nothing is selected on a machine without a node: where something is mounted, none is needed.

@@ -10,7 +10,7 @@ use fulmar_top::{Connection, Sample, parameters};
 
 use super::ask::{TIMEOUT, now_ms};
 use crate::context::NodeArgs;
-use crate::lctl::mounted;
+use crate::lctl::mount_parameters;
 use crate::mounts::mounts;
 
 /// How long all mounts may take to answer.
@@ -96,6 +96,6 @@ fn reader() -> (SyncSender<()>, Receiver<Vec<Connection>>) {
 }
 
 fn read() -> Vec<Connection> {
-    let all = mounted::read_all(&parameters::OF_MOUNTS).into_iter();
+    let all = mount_parameters::read_all(&parameters::OF_MOUNTS).into_iter();
     parameters::connections(&all.map(|one| (one.name, one.value)).collect::<Vec<_>>())
 }

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::{Fid, Name};
 use super::filesystem::FileSystem;
 use crate::files::attributes::Entry;
 use crate::files::caller::Caller;
-use crate::files::known::Protected;
+use crate::files::known::Protection;
 use crate::watch::Watcher;
 
 impl FileSystem {
@@ -67,7 +67,7 @@ impl FileSystem {
         &self,
         file: Fid,
         name: Option<(Fid, &[u8])>,
-        told: impl FnOnce(&Protected) -> R,
+        told: impl FnOnce(&Protection) -> R,
     ) -> R {
         let name = name.and_then(|(parent, name)| Some((parent, Name::new(name)?)));
         self.context().protected(file, name, told)

@@ -15,10 +15,10 @@ use crate::data::state::{OpenKey, Part};
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
 use crate::files::caller::Caller;
-use crate::files::close::Closed;
-use crate::files::kept::HandleKey;
+use crate::files::close::CloseReport;
 use crate::files::mount::Open;
-use crate::files::open::{OpenOptions, Opened};
+use crate::files::open::{OpenOptions, OpenResult};
+use crate::files::open_cache::HandleKey;
 use crate::files::operations::Op;
 use crate::machine::context::Context;
 
@@ -48,10 +48,10 @@ impl File {
     pub(super) fn new(
         file_system: FileSystem,
         caller: Caller,
-        opened: Opened,
+        opened: OpenResult,
         options: OpenOptions,
     ) -> Self {
-        let Opened { open, key, number, is_new, body } = opened;
+        let OpenResult { open, key, number, is_new, body } = opened;
         let new = is_new.then(|| Attributes::new_file(&body)).flatten();
         let [is_read, is_modified] = [false; 2].map(AtomicBool::new);
         Self {
@@ -388,16 +388,18 @@ impl Context {
     }
 
     /// Returns what the MDT is told when a file is closed.
-    pub(crate) fn closed(&self, fid: Fid, is_modified: bool) -> Closed {
+    pub(crate) fn closed(&self, fid: Fid, is_modified: bool) -> CloseReport {
         if !is_modified {
-            return Closed::default();
+            return CloseReport::default();
         }
         let size = self.held_size(fid);
         let mut core = self.core();
         let inode = core.mounts.get_mut(&self.mount).and_then(|mount| mount.inodes.get_mut(&fid));
-        let Some(inode) = inode else { return Closed { is_modified, size, ..Closed::default() } };
+        let Some(inode) = inode else {
+            return CloseReport { is_modified, size, ..CloseReport::default() };
+        };
         let time = inode.written.take().unwrap_or(0);
         let mode = inode.body.mode;
-        Closed { is_modified, mode, mtime: time, ctime: time, size, ..Closed::default() }
+        CloseReport { is_modified, mode, mtime: time, ctime: time, size, ..CloseReport::default() }
     }
 }

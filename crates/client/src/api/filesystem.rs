@@ -18,7 +18,7 @@ use super::node::ClientNode;
 use crate::files::accesses::AccessTimes;
 use crate::files::attributes::{Attributes, Change, Entry};
 use crate::files::caller::Caller;
-use crate::files::close::Closed;
+use crate::files::close::CloseReport;
 use crate::files::create::New;
 use crate::files::directory::DirectoryItem;
 use crate::files::inode::is_directory as is_directory_mode;
@@ -39,9 +39,9 @@ use crate::{Usage, mounting};
 /// [`Caller`]. Its future only waits: the operation itself goes on when the future is dropped. Round trips
 /// are those without a cache; a lock that another client has costs two more.
 #[derive(Clone)]
-pub struct FileSystem(Arc<Mounted>);
+pub struct FileSystem(Arc<MountHandle>);
 
-struct Mounted {
+struct MountHandle {
     node: ClientNode,
     mount: MountId,
     uuid: Uuid,
@@ -56,7 +56,7 @@ const LINKS_MAX: usize = 40;
 
 impl FileSystem {
     pub(super) fn new(node: ClientNode, mount: MountId, uuid: Uuid, root: Fid) -> Self {
-        Self(Arc::new(Mounted { node, mount, uuid, root, has_ended: AtomicBool::new(false) }))
+        Self(Arc::new(MountHandle { node, mount, uuid, root, has_ended: AtomicBool::new(false) }))
     }
 
     /// Returns the root of the mount.
@@ -489,9 +489,9 @@ impl Context {
     async fn truncated(
         &self,
         caller: &Caller,
-        opened: crate::files::open::Opened,
+        opened: crate::files::open::OpenResult,
         options: &OpenOptions,
-    ) -> Result<crate::files::open::Opened, Errno> {
+    ) -> Result<crate::files::open::OpenResult, Errno> {
         if !options.truncate || opened.is_new {
             return Ok(opened);
         }
@@ -499,7 +499,7 @@ impl Context {
         match self.setattr(caller, opened.body.fid, change).await {
             Ok(_) => Ok(opened),
             Err(errno) => {
-                let _ = self.close(opened.key, &opened.open, Closed::default()).await;
+                let _ = self.close(opened.key, &opened.open, CloseReport::default()).await;
                 Err(errno)
             }
         }
@@ -558,7 +558,7 @@ async fn resolve(
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountHandle {
     fn drop(&mut self) {
         if !self.has_ended.swap(true, Ordering::AcqRel) {
             let cx = Context::new(self.node.shared(), self.mount);

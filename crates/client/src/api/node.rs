@@ -17,7 +17,7 @@ use crate::machine::context::Context;
 use crate::machine::{MountId, Mounts, MountsConfig, Shared, Upcall};
 use crate::networks::{networks_of, reach};
 use crate::session::{random_uuid, start_session_node, xids};
-use crate::watch::Dropped;
+use crate::watch::StaleGuard;
 use crate::{Address, Error, SessionOptions, mounting};
 
 /// A client of Lustre with an LNet node. It has any number of mounts, and exists as long as one of them or
@@ -269,7 +269,7 @@ impl Host for MountsHost {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Some(Box::new(move || {
             let lock = upcall.lock;
-            let done = Dropped::new(move || {
+            let done = StaleGuard::new(move || {
                 if let (Some(running), Some((import, lock))) = (running, lock) {
                     let _ = running.call(|machine, now| machine.flushed(now, import, lock));
                 }

@@ -16,11 +16,11 @@ use futures_channel::oneshot::Receiver;
 use futures_util::future::{Either, select};
 
 use super::object::{BRW_MAX, Object};
-use super::state::{Cancelled, MountData, Waiting};
-use crate::files::kept::HandleKey;
+use super::state::{MountData, PendingCancel, Waiting};
 use crate::files::mount::Open;
+use crate::files::open_cache::HandleKey;
 use crate::machine::MountId;
-use crate::machine::context::{Acquired, Context};
+use crate::machine::context::{Context, LockAnswer};
 use crate::machine::core::Core;
 use crate::machine::requester::Requester;
 
@@ -185,7 +185,7 @@ impl Core {
         let begun = self.with_data(mount, |data| {
             let object = *data.keys.get(&key)?;
             let op = data.cache.handle_cancel(now, object, LockKey(lock.0), discard);
-            let cancelled = Cancelled { import, lock, covered: *covered, object };
+            let cancelled = PendingCancel { import, lock, covered: *covered, object };
             data.waiting.insert(op, Waiting::Cancel(Box::new(cancelled)));
             Some(())
         });
@@ -193,8 +193,8 @@ impl Core {
     }
 
     /// What a lock covers is written.
-    fn cancelled(&mut self, mount: MountId, cancelled: Cancelled) {
-        let Cancelled { import, lock, covered, object } = cancelled;
+    fn cancelled(&mut self, mount: MountId, cancelled: PendingCancel) {
+        let PendingCancel { import, lock, covered, object } = cancelled;
         let file = self.with_data(mount, |data| {
             let known = data.objects.get_mut(&object)?;
             known.locks.remove(&lock);
@@ -239,7 +239,7 @@ fn terms(granted: &ConnectData) -> Terms {
 
 impl Context {
     /// Data of an object are cached under a lock from now on.
-    pub(super) fn caches_under(&self, object: &Object, acquired: &Acquired) {
+    pub(super) fn caches_under(&self, object: &Object, acquired: &LockAnswer) {
         let (Some(held), Some(covered)) = (&acquired.held, &acquired.covered) else { return };
         let is_write = covered.mode != LockMode::PR;
         let range = if object.is_on_mdt() {

@@ -18,7 +18,7 @@ use super::object::Object;
 use super::state::{OpenKey, Part, Waiting};
 use crate::files::caller::{CAP_SYS_RESOURCE, Caller};
 use crate::files::layout::FileLayout;
-use crate::machine::context::{Acquired, Context};
+use crate::machine::context::{Context, LockAnswer};
 
 /// The flag of an inode whose changes are on disk when they end.
 const SYNC: u32 = 0x8;
@@ -122,7 +122,7 @@ impl Context {
     }
 
     /// Tells whether locks protect data which these do that are held, and the layout.
-    fn tell(&self, file: &CachedFile, held: &[Acquired], told: ProtectionNotice<'_>) {
+    fn tell(&self, file: &CachedFile, held: &[LockAnswer], told: ProtectionNotice<'_>) {
         let core = self.core();
         let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&file.fid));
         let has_layout = inode.is_some_and(|inode| inode.has_layout(&file.layout));
@@ -203,7 +203,7 @@ impl Context {
         key: OpenKey,
         file: &CachedFile,
         (offset, data, stability): (u64, Arc<[u8]>, Stability),
-        held: &[Acquired],
+        held: &[LockAnswer],
     ) -> Result<u64, Errno> {
         let range = range_of(offset, &data)?;
         if range.is_empty() {

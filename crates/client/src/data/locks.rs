@@ -15,7 +15,7 @@ use crate::files::layout::FileLayout;
 use crate::files::mount::Object as KnownObject;
 use crate::files::request::{bits, resource};
 use crate::files::size::extent_resource;
-use crate::machine::context::{Acquired, Context};
+use crate::machine::context::{Context, LockAnswer};
 use crate::machine::enqueue::plain;
 use crate::machine::peer::Build;
 
@@ -31,7 +31,7 @@ impl Context {
         &self,
         pieces: &[Piece],
         mode: LockMode,
-    ) -> Result<Vec<Acquired>, Errno> {
+    ) -> Result<Vec<LockAnswer>, Errno> {
         let missing = pieces.iter().filter(|piece| self.held_lock(piece, mode).is_none());
         let missing: Vec<&Piece> = missing.collect();
         if missing.len() > 1 {
@@ -54,7 +54,7 @@ impl Context {
         &self,
         piece: &Piece,
         mode: LockMode,
-    ) -> Result<Acquired, Errno> {
+    ) -> Result<LockAnswer, Errno> {
         let object = &piece.0;
         let (resource, policy) = wanted(piece);
         // Locks of this client that are in the way need not be called back.
@@ -79,7 +79,7 @@ impl Context {
         &self,
         fid: Fid,
         layout: &Arc<FileLayout>,
-    ) -> Result<Vec<Acquired>, Errno> {
+    ) -> Result<Vec<LockAnswer>, Errno> {
         if !layout.components.iter().any(|one| one.is_on_mdt()) {
             return Ok(Vec::new());
         }
@@ -98,7 +98,7 @@ impl Context {
     }
 
     /// Notes the attributes of data on the MDT that a lock protects from now on.
-    async fn dom_lvb(&self, object: &Object, acquired: &Acquired) -> Result<(), Errno> {
+    async fn dom_lvb(&self, object: &Object, acquired: &LockAnswer) -> Result<(), Errno> {
         let (key, fid) = (object.key(), object.file);
         let is_known = |core: &crate::machine::core::Core| {
             let mount = core.mounts.get(&self.mount);

@@ -78,11 +78,11 @@ pub(crate) enum Waiting {
     Write(Arc<[u8]>, u64, oneshot::Sender<Result<u64, Errno>>),
     Flush(oneshot::Sender<Result<(), Errno>>),
     /// A lock that is given up.
-    Cancel(Box<Cancelled>),
+    Cancel(Box<PendingCancel>),
 }
 
 /// A lock that is given up when its data are written.
-pub(crate) struct Cancelled {
+pub(crate) struct PendingCancel {
     pub(crate) import: ImportId,
     pub(crate) lock: LockId,
     pub(crate) covered: Coverage,

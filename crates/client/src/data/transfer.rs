@@ -19,7 +19,7 @@ use fulmar_rpc::import::{Request, State};
 
 use super::drive::Errand;
 use super::object::{OBDO_LEN, Object, checksum_kind, described};
-use crate::files::close::Closed;
+use crate::files::close::CloseReport;
 use crate::machine::context::Context;
 
 /// Shorter transfers are in the message. Spec: mdt-ost §17.5.
@@ -132,7 +132,7 @@ impl Context {
             }
             Errand::Close(key, open) => {
                 // There is no caller to report it to.
-                let _ = self.close_handle(key, &open, Closed::default()).await;
+                let _ = self.close_handle(key, &open, CloseReport::default()).await;
             }
         }
     }

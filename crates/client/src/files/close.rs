@@ -8,15 +8,15 @@ use fulmar_lustre_wire::portal;
 use fulmar_rpc::import::{Request, RequestId};
 
 use super::caller::Caller;
-use super::kept::HandleKey;
 use super::mount::Open;
+use super::open_cache::HandleKey;
 use super::request::record;
 use crate::machine::context::Context;
 use crate::mounting::BODY_LEN;
 
 /// What a close tells the MDT of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Closed {
+pub(crate) struct CloseReport {
     /// Whether the data were changed.
     pub(crate) is_modified: bool,
     pub(crate) mode: u32,
@@ -34,7 +34,7 @@ impl Context {
         &self,
         key: HandleKey,
         open: &Open,
-        closed: Closed,
+        closed: CloseReport,
     ) -> Result<(), Errno> {
         {
             let mut core = self.core();
@@ -53,7 +53,7 @@ impl Context {
         &self,
         key: HandleKey,
         open: &Open,
-        closed: Closed,
+        closed: CloseReport,
     ) -> Result<(), Errno> {
         let caller = Caller::ROOT;
         let is_lost = self.core().peer(open.mdt).is_none_or(|one| one.evictions != open.evictions);
@@ -78,10 +78,10 @@ impl Context {
         &self,
         caller: &Caller,
         open: &Open,
-        closed: Closed,
+        closed: CloseReport,
         open_request: RequestId,
     ) -> Result<(), Errno> {
-        let closed = Closed { atime: self.tell_access(open.fid), ..closed };
+        let closed = CloseReport { atime: self.tell_access(open.fid), ..closed };
         let change = ReintChange::SetAttr(closed.record());
         let record = record(caller, ReintOp::SETATTR, (open.fid, [None, None]), change);
         let message = Message::request(&CLOSE)
@@ -106,7 +106,7 @@ impl Context {
     }
 }
 
-impl Closed {
+impl CloseReport {
     fn record(&self) -> SetAttr {
         let mut valid = AttrValid::NONE;
         if self.mode != 0 {

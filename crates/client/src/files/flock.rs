@@ -5,7 +5,7 @@ use fulmar_ldlm::client::LockSpec;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{Flock, LockFlags, LockMode, LockType, ResourceDesc, ResourceId};
 
-use crate::machine::context::{Acquired, Context};
+use crate::machine::context::{Context, LockAnswer};
 use crate::machine::enqueue::plain;
 use crate::machine::peer::Build;
 
@@ -81,7 +81,7 @@ impl Context {
         mode: LockMode,
         policy: Flock,
         flags: LockFlags,
-    ) -> Result<Acquired, Errno> {
+    ) -> Result<LockAnswer, Errno> {
         let (mdt, wanted) = (self.mdt(fid).await?, wanted(fid, mode, policy, flags));
         self.acquire(mdt, wanted, Some(Build::alone(plain))).await
     }

@@ -10,8 +10,8 @@ use fulmar_lustre_wire::{Fid, Name};
 
 use super::accesses::Access;
 use super::attributes::Attributes;
-use super::kept::Reopened;
 use super::layout::FileLayout;
+use super::open_cache::OpenHistory;
 
 /// What is cached of a file.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ pub(crate) struct Inode {
     /// its times after that.
     pub(crate) written: Option<i64>,
     /// When it was opened and closed.
-    pub(crate) reopened: Reopened,
+    pub(crate) reopened: OpenHistory,
     /// Whether what is known of the stripes of this directory is protected by `UPDATE`.
     pub(crate) has_shape: bool,
     /// Another one each time that `UPDATE` was lost: what was asked before may have changed.

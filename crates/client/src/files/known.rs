@@ -18,7 +18,7 @@ use crate::machine::core::Core;
 
 /// What of a file is protected by locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Protected {
+pub struct Protection {
     /// Whether the name is that of the file.
     pub name: bool,
     /// The attributes with the size, and the access control lists.
@@ -55,10 +55,10 @@ impl Context {
         &self,
         file: Fid,
         name: Option<(Fid, Name)>,
-        told: impl FnOnce(&Protected) -> R,
+        told: impl FnOnce(&Protection) -> R,
     ) -> R {
         let core = self.core();
-        let found = core.mounts.get(&self.mount).map(|mount| Protected {
+        let found = core.mounts.get(&self.mount).map(|mount| Protection {
             name: name.is_some_and(|name| mount.names.get(&name) == Some(&file)),
             attributes: attributes(&core, mount, file),
         });

@@ -24,14 +24,14 @@ use super::inode::{DomSize, Inode, is_directory, is_regular};
 use super::layout::FileLayout;
 use super::request::{bits, body, ea_size, intent_room, name, resource};
 use super::shape::Shape;
-use crate::machine::context::{Acquired, Context};
+use crate::machine::context::{Context, LockAnswer};
 use crate::machine::peer::Build;
 
 /// What an intent has found.
 pub(crate) struct IntentResult {
     pub(crate) done: Disposition,
     pub(crate) body: MdtBody,
-    pub(crate) acquired: Acquired,
+    pub(crate) acquired: LockAnswer,
 }
 
 /// What of a file is wanted. Spec: mdt-ost §8.2.
@@ -184,7 +184,11 @@ impl Context {
 
     /// Handles the reply to an intent, and caches what it says under the lock that it gives. `has_shape`: whether it
     /// tells the stripes of a directory.
-    pub(crate) fn take(&self, acquired: Acquired, has_shape: bool) -> Result<IntentResult, Errno> {
+    pub(crate) fn take(
+        &self,
+        acquired: LockAnswer,
+        has_shape: bool,
+    ) -> Result<IntentResult, Errno> {
         let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;
         let (done, result) = (Disposition(extra.result1), extra.result2 as i32);
         if result < 0 {

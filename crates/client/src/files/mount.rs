@@ -16,11 +16,11 @@ use futures_channel::oneshot;
 use super::accesses::AccessTimes;
 use super::ahead::Ahead;
 use super::inode::{ATTRIBUTES, Inode, UpdateNumber};
-use super::kept::KeptOpens;
+use super::open_cache::OpenCache;
 use super::operations::Operations;
-use super::pages::KeptPages;
+use super::pages::DirectoryPages;
 use super::shape::{Places, Shapes};
-use super::traced::Tracer;
+use super::trace::Tracer;
 use crate::config::Configuration;
 use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
@@ -51,7 +51,7 @@ pub(crate) struct MountState {
     /// Names that do not exist, by their directories or the stripes of them: valid as long as its UPDATE bit is.
     pub(crate) absent: BTreeMap<Fid, BTreeSet<Name>>,
     /// Names in directories or stripes of them, as they were read: valid as long as its UPDATE bit is.
-    pub(crate) pages: KeptPages,
+    pub(crate) pages: DirectoryPages,
     /// What will be looked up in directories that were read, the ones that were used last at the end.
     pub(crate) ahead: Vec<(Fid, Ahead)>,
     /// Who waits for a name that is looked up in advance.
@@ -64,7 +64,7 @@ pub(crate) struct MountState {
     /// The opens that the imports keep for replay.
     pub(crate) opens: BTreeMap<(ImportId, RequestId), Arc<Open>>,
     /// Those that are kept without a user.
-    pub(crate) kept: KeptOpens,
+    pub(crate) kept: OpenCache,
     /// Who caches what the mount has told.
     pub(crate) watcher: Option<Arc<dyn Watcher>>,
     /// The data of files.
@@ -209,14 +209,14 @@ impl MountState {
             names: BTreeMap::new(),
             shapes: Shapes::default(),
             absent: BTreeMap::new(),
-            pages: KeptPages::default(),
+            pages: DirectoryPages::default(),
             ahead: Vec::new(),
             looking: BTreeMap::new(),
             objects: BTreeMap::new(),
             sequences: BTreeMap::new(),
             locations: Vec::new(),
             opens: BTreeMap::new(),
-            kept: KeptOpens::default(),
+            kept: OpenCache::default(),
             watcher: None,
             data: MountData::new(options.data),
             process: options.process,

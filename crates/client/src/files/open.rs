@@ -20,9 +20,9 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
 
 use super::caller::Caller;
-use super::kept::HandleKey;
 use super::lookup::IntentResult;
 use super::mount::Open;
+use super::open_cache::HandleKey;
 use super::request::{bits, excludes, name, open_room, record, resource};
 use super::stripes::Place;
 use crate::data::state::OpenKey;
@@ -91,7 +91,7 @@ impl OpenOptions {
 }
 
 /// What an open has found or made.
-pub(crate) struct Opened {
+pub(crate) struct OpenResult {
     pub(crate) open: Arc<Open>,
     pub(crate) body: MdtBody,
     /// By which its import keeps it.
@@ -103,16 +103,16 @@ pub(crate) struct Opened {
 
 /// The answer to an open.
 enum Answer {
-    Opened(Box<Opened>),
+    OpenResult(Box<OpenResult>),
     /// The file is on another MDT.
     Elsewhere(Fid),
 }
 
 impl Answer {
     /// Returns what was opened at the MDT that has it.
-    fn here(self) -> Result<Opened, Errno> {
+    fn here(self) -> Result<OpenResult, Errno> {
         match self {
-            Self::Opened(opened) => Ok(*opened),
+            Self::OpenResult(opened) => Ok(*opened),
             Self::Elsewhere(_) => Err(Errno::EREMOTE),
         }
     }
@@ -141,7 +141,7 @@ impl Context {
         parent: Fid,
         text: &[u8],
         options: &OpenOptions,
-    ) -> Result<Opened, Errno> {
+    ) -> Result<OpenResult, Errno> {
         let name = name(text)?;
         let known = self.known_file(parent, &name);
         if let Some(opened) = known.and_then(|fid| self.reopen(caller, fid, options)) {
@@ -164,7 +164,7 @@ impl Context {
         caller: &Caller,
         fid: Fid,
         options: &OpenOptions,
-    ) -> Result<Opened, Errno> {
+    ) -> Result<OpenResult, Errno> {
         let executes = options.execute;
         let options = OpenOptions { create: None, execute: false, ..options.clone() };
         if let Some(opened) = self.reopen(caller, fid, &options) {
@@ -178,7 +178,7 @@ impl Context {
     }
 
     /// Opens a program that the caller may run, but not read. One round trip.
-    async fn open_program(&self, caller: &Caller, fid: Fid) -> Result<Opened, Errno> {
+    async fn open_program(&self, caller: &Caller, fid: Fid) -> Result<OpenResult, Errno> {
         let options = OpenOptions { execute: true, ..OpenOptions::default() };
         for _ in 0..BUSY_TRIES {
             match self.open_at_mdt(caller, fid, (&options, false)).await {
@@ -191,7 +191,11 @@ impl Context {
     }
 
     /// Opens a directory. One round trip.
-    pub(crate) async fn open_directory(&self, caller: &Caller, fid: Fid) -> Result<Opened, Errno> {
+    pub(crate) async fn open_directory(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+    ) -> Result<OpenResult, Errno> {
         let flags = OpenFlags::READ | OpenFlags::DIRECTORY | OpenFlags::BY_FID;
         self.open(caller, Which::Fid(fid), flags, &OpenOptions::read()).await?.here()
     }
@@ -202,7 +206,7 @@ impl Context {
         caller: &Caller,
         fid: Fid,
         (options, keeps): (&OpenOptions, bool),
-    ) -> Result<Opened, Errno> {
+    ) -> Result<OpenResult, Errno> {
         let flags = options.flags_to_keep(keeps) | OpenFlags::BY_FID;
         self.open(caller, Which::Fid(fid), flags, options).await?.here()
     }
@@ -214,7 +218,7 @@ impl Context {
         parent: Fid,
         name: &Name,
         (options, keeps): (&OpenOptions, bool),
-    ) -> Result<Opened, Errno> {
+    ) -> Result<OpenResult, Errno> {
         let flags = options.flags_to_keep(keeps);
         let (place, found) = if flags.has(OpenFlags::CREAT) {
             self.receiver(caller, parent, name).await?
@@ -227,7 +231,7 @@ impl Context {
                 let which = Which::Name(parent, place, name.clone());
                 let above = self.watched_name(parent);
                 match self.open(caller, which, flags, options).await? {
-                    Answer::Opened(opened) => {
+                    Answer::OpenResult(opened) => {
                         if opened.is_new {
                             self.look_up_again(caller, above);
                         }
@@ -376,7 +380,7 @@ impl Context {
             self.keep_open(caller, key, &open);
         }
         drop(acquired);
-        Ok(Answer::Opened(Box::new(Opened { open, body, key, number, is_new })))
+        Ok(Answer::OpenResult(Box::new(OpenResult { open, body, key, number, is_new })))
     }
 }
 

@@ -17,7 +17,7 @@ const NAMES_MAX: usize = 2048;
 
 /// The pages that are kept of a mount.
 #[derive(Debug, Default)]
-pub(crate) struct KeptPages {
+pub(crate) struct DirectoryPages {
     directories: BTreeMap<Fid, Directory>,
     /// The directories by their last use.
     order: BTreeMap<u64, Fid>,
@@ -37,7 +37,7 @@ struct Directory {
     duration: Duration,
 }
 
-impl KeptPages {
+impl DirectoryPages {
     /// Returns names from a position on, if they are kept and this caller has read them.
     pub(crate) fn find(&mut self, directory: Fid, caller: &Caller, from: u64) -> Option<Part> {
         let found =
@@ -129,17 +129,17 @@ mod tests {
         Part::new(hashes.into_iter().map(item).collect(), next)
     }
 
-    fn keep(pages: &mut KeptPages, directory: u32, from: u64, part: &Part) {
+    fn keep(pages: &mut DirectoryPages, directory: u32, from: u64, part: &Part) {
         pages.keep(fid(directory), &Caller::ROOT, (from, part), Duration::ZERO);
     }
 
-    fn find(pages: &mut KeptPages, directory: u32, from: u64) -> Option<Part> {
+    fn find(pages: &mut DirectoryPages, directory: u32, from: u64) -> Option<Part> {
         pages.find(fid(directory), &Caller::ROOT, from)
     }
 
     #[test]
     fn names_are_found_from_any_position_that_was_read() {
-        let mut pages = KeptPages::default();
+        let mut pages = DirectoryPages::default();
         keep(&mut pages, 1, 0, &part([0, 5, 9], Some(20)));
         assert_eq!(find(&mut pages, 1, 0), Some(part([0, 5, 9], Some(20))));
         assert_eq!(find(&mut pages, 1, 5), Some(part([5, 9], Some(20))));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn names_with_one_hash_are_not_torn_apart() {
-        let mut pages = KeptPages::default();
+        let mut pages = DirectoryPages::default();
         let hashes = (0..NAMES_MAX as u64 - 1).chain([5000, 5000, 5000, 6000]);
         keep(&mut pages, 1, 0, &part(hashes, None));
         let first = find(&mut pages, 1, 0).unwrap();
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_pages_of_all_directories_are_bounded() {
-        let mut pages = KeptPages::default();
+        let mut pages = DirectoryPages::default();
         let large = part(0..20_000, Some(20_000));
         let count = LEN_MAX / large.len();
         for directory in 0..count as u32 + 1 {

@@ -18,7 +18,7 @@ use futures_util::future::{join, join_all};
 
 use super::attributes::{Attributes, Change, SetTime};
 use super::caller::{CAP_FOWNER, Caller};
-use super::close::Closed;
+use super::close::CloseReport;
 use super::inode::is_regular;
 use super::layout::FileLayout;
 use super::open::OpenOptions;
@@ -372,7 +372,7 @@ impl Context {
     async fn give_layout(&self, caller: &Caller, fid: Fid) -> Result<Arc<FileLayout>, Errno> {
         let options = OpenOptions { write: true, ..OpenOptions::default() };
         let opened = self.open_at_mdt(caller, fid, (&options, false)).await?;
-        self.close(opened.key, &opened.open, Closed::default()).await?;
+        self.close(opened.key, &opened.open, CloseReport::default()).await?;
         self.layout(caller, fid).await
     }
 }

@@ -14,7 +14,7 @@ use super::known;
 use super::layout::FileLayout;
 use super::mount::Object;
 use super::request::{bits, resource};
-use crate::machine::context::{Acquired, Context};
+use crate::machine::context::{Context, LockAnswer};
 use crate::machine::enqueue::plain;
 use crate::machine::peer::Build;
 use crate::{follow, mounting};
@@ -163,7 +163,7 @@ impl Context {
         &self,
         file: Fid,
         key: (ImportId, ResourceId),
-        acquired: &Acquired,
+        acquired: &LockAnswer,
     ) -> Result<OstLvb, Errno> {
         let mut core = self.core();
         let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;

@@ -26,7 +26,7 @@ use fulmar_lustre_wire::{Content, Fid};
 use fulmar_rpc::import::Request;
 
 use super::caller::{CAP_DAC_READ_SEARCH, Caller};
-use super::close::Closed;
+use super::close::CloseReport;
 use super::inode::is_regular;
 use super::open::OpenOptions;
 use super::request::{body, body_room, given_up, record};
@@ -35,7 +35,7 @@ use crate::machine::context::Context;
 use crate::quota::QuotaQuestion;
 
 pub use super::targets::read_targets;
-pub use super::traced::{TraceEntry, TracePart, read_trace};
+pub use super::trace::{TraceEntry, TracePart, read_trace};
 
 /// The layout of a file, or the one that new files of a directory get.
 pub const LAYOUT: &[u8] = b"lustre.lov";
@@ -234,7 +234,7 @@ impl Context {
         let (layout, _) = value.ok_or(Errno::EPERM)?;
         let options = OpenOptions { write: true, layout: Some(layout), ..OpenOptions::default() };
         let opened = self.open_fid(caller, fid, &options).await?;
-        self.close(opened.key, &opened.open, Closed::default()).await
+        self.close(opened.key, &opened.open, CloseReport::default()).await
     }
 
     /// Returns the layout that new files of a directory get. One round trip.

@@ -16,7 +16,7 @@ use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 
 use super::core::{Core, RequestResult};
-use super::peer::{Build, Enqueued, LockWait, Outcome, Peer};
+use super::peer::{Build, EnqueueOutcome, LockWait, Outcome, Peer};
 use super::requester::Requester;
 use super::{MountId, Shared};
 
@@ -37,7 +37,7 @@ pub(crate) struct LockUse {
 }
 
 /// A request for a lock that was executed.
-pub(crate) struct Acquired {
+pub(crate) struct LockAnswer {
     /// The lock, if there is one.
     pub(crate) held: Option<LockUse>,
     pub(crate) covered: Option<Coverage>,
@@ -198,7 +198,7 @@ impl Context {
         import: ImportId,
         wanted: LockSpec,
         build: Option<Build>,
-    ) -> Result<Acquired, Errno> {
+    ) -> Result<LockAnswer, Errno> {
         self.acquire_until(import, wanted, build, std::future::pending()).await
     }
 
@@ -210,7 +210,7 @@ impl Context {
         wanted: LockSpec,
         build: Option<Build>,
         ends: impl Future<Output = ()> + Send,
-    ) -> Result<Acquired, Errno> {
+    ) -> Result<LockAnswer, Errno> {
         let (lock, waiting) = {
             let mut core = self.core();
             let now = core.now;
@@ -249,7 +249,7 @@ impl Context {
                 waiting.await
             }
         };
-        let Enqueued { request, reply, outcome } = ended?;
+        let EnqueueOutcome { request, reply, outcome } = ended?;
         let (held, covered, extra, conflict) = match outcome {
             Outcome::Granted(lock, covered, extra) => {
                 (Some(self.held(import, lock)), Some(covered), Some(extra), None)
@@ -258,11 +258,11 @@ impl Context {
             Outcome::Tested(conflict) => (None, None, None, conflict),
             Outcome::Failed(errno) => return Err(errno),
         };
-        Ok(Acquired { held, covered, extra, request, reply, conflict })
+        Ok(LockAnswer { held, covered, extra, request, reply, conflict })
     }
 
-    fn held_already(&self, import: ImportId, lock: LockId, covered: Coverage) -> Acquired {
-        Acquired {
+    fn held_already(&self, import: ImportId, lock: LockId, covered: Coverage) -> LockAnswer {
+        LockAnswer {
             held: Some(self.held(import, lock)),
             covered: Some(covered),
             extra: None,

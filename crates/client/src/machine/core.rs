@@ -25,9 +25,9 @@ use fulmar_tasks::Task as Operation;
 use futures_channel::oneshot;
 
 use super::batch::PartOfBatch;
+use super::debug_log;
 use super::flush::Upcall;
 use super::peer::Peer;
-use super::told;
 use super::{MountId, MountsConfig};
 use crate::data::drive::Errand;
 use crate::files::figures::Moment;
@@ -198,13 +198,13 @@ impl Core {
     ) -> Option<RequestId> {
         let traced = self.traced(import, request.message());
         let opcode = request.message().body.opcode;
-        if told::tells_locks() {
-            told::asked(&self.name_of(import), request.message());
+        if debug_log::tells_locks() {
+            debug_log::asked(&self.name_of(import), request.message());
         }
         let id = self.both.client.request(self.now, import, request)?;
-        if told::tells_requests() {
+        if debug_log::tells_requests() {
             self.told.insert((import, id), (opcode, self.now));
-            told::sent(&self.name_of(import), opcode, id);
+            debug_log::sent(&self.name_of(import), opcode, id);
         }
         if let Some(entry) = traced {
             self.trace_sent(import, id, entry);
@@ -380,7 +380,7 @@ impl Core {
                 self.trace_done((import, request), &result);
                 if let Some((opcode, sent)) = self.told.remove(&(import, request)) {
                     let took = self.now.since(sent);
-                    told::done(&self.name_of(import), opcode, request, &result, took);
+                    debug_log::done(&self.name_of(import), opcode, request, &result, took);
                 }
                 match self.requests.remove(&(import, request)) {
                     Some(Waiting::Operation(waiting, buffer)) => {
@@ -411,7 +411,7 @@ impl Core {
         peer.set_state(state);
         self.touched.insert(import);
         let (connection, is_connected) = (peer.connection, peer.is_connected());
-        told::state(self.both.client.import(import), state);
+        debug_log::state(self.both.client.import(import), state);
         if is_connected && let Some(one) = self.both.client.import(import) {
             let (granted, flavor) = (*one.granted(), one.target().flavor);
             let server = ProcessId::lustre(one.nid());
@@ -451,8 +451,8 @@ impl Core {
             return refuse(self, Errno::ENOTCONN);
         };
         self.trace_called(import, &request.message);
-        if told::tells_locks() {
-            told::called(&self.name_of(import), &request.message);
+        if debug_log::tells_locks() {
+            debug_log::called(&self.name_of(import), &request.message);
         }
         let Ok(lock) = request.message.require(&LOCK_REQUEST) else {
             return refuse(self, Errno::EPROTO);
@@ -475,7 +475,7 @@ impl Core {
 
     /// Returns the name of a target, such as `lv-OST0000`.
     pub(crate) fn name_of(&self, import: ImportId) -> String {
-        self.both.client.import(import).map_or_else(String::new, told::name)
+        self.both.client.import(import).map_or_else(String::new, debug_log::name)
     }
 
     /// Returns whether cancels of locks are under way.

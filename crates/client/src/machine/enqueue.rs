@@ -13,7 +13,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
 
 use super::core::{Core, Waiting};
-use super::peer::{Build, Enqueued, Outcome};
+use super::peer::{Build, EnqueueOutcome, Outcome};
 
 /// The length of a [`LockReply`](fulmar_lustre_wire::ldlm::LockReply).
 pub(crate) const REPLY_LEN: usize = 112;
@@ -97,7 +97,7 @@ impl Core {
         let Some(peer) = self.peers.get_mut(&import) else { return };
         let Some(wait) = peer.waits.remove(&lock) else { return };
         let (request, reply) = (wait.request, wait.reply);
-        if wait.waiting.send(Enqueued { request, reply, outcome }).is_err() {
+        if wait.waiting.send(EnqueueOutcome { request, reply, outcome }).is_err() {
             peer.locks.release(self.now, lock);
             self.touched.insert(import);
         }

@@ -8,8 +8,8 @@ use fulmar_ldlm::client::LockId;
 use fulmar_rpc::import::State;
 
 use super::core::Core;
+use super::debug_log;
 use super::peer::LockWait;
-use super::told;
 
 /// How long a wait takes before the log has it, and how often such waits are looked for.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ impl Core {
         for (import, peer) in &mut self.peers {
             let count = if peer.state == State::Full { new_long(&mut peer.waits, now) } else { 0 };
             if count > 0 {
-                told::waits(self.both.client.import(*import), count, INTERVAL);
+                debug_log::waits(self.both.client.import(*import), count, INTERVAL);
             }
         }
         let is_waiting = self.peers.values().any(|peer| !peer.waits.is_empty());

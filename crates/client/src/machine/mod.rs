@@ -13,13 +13,13 @@
 mod batch;
 pub(crate) mod context;
 pub(crate) mod core;
+mod debug_log;
 pub(crate) mod enqueue;
 mod flush;
 mod long_waits;
 pub(crate) mod peer;
 pub(crate) mod replay;
 pub(crate) mod requester;
-mod told;
 
 use std::cell::Cell;
 use std::fmt;

@@ -75,7 +75,7 @@ pub(super) struct LockWait {
     /// The request and its reply, once they are known.
     pub(super) request: Option<RequestId>,
     pub(super) reply: Option<Box<Message<'static>>>,
-    pub(super) waiting: oneshot::Sender<Enqueued>,
+    pub(super) waiting: oneshot::Sender<EnqueueOutcome>,
     /// When it began, unless the log has it, or a program locks a file, which may take any time.
     pub(super) since: Option<Time>,
 }
@@ -87,7 +87,7 @@ impl std::fmt::Debug for LockWait {
 }
 
 /// How a request for a lock has ended.
-pub(crate) struct Enqueued {
+pub(crate) struct EnqueueOutcome {
     pub(crate) request: Option<RequestId>,
     /// The reply: what an intent has found is in it.
     pub(crate) reply: Option<Box<Message<'static>>>,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
 use fulmar_base::Errno;
-use fulmar_client::{Caller, Dropped, FileSystem, OpenOptions, Stale, Watcher, blocking};
+use fulmar_client::{Caller, FileSystem, OpenOptions, Stale, StaleGuard, Watcher, blocking};
 use fulmar_lustre_wire::Opcode;
 
 use crate::rig::{Rig, TIMEOUT};
@@ -14,14 +14,14 @@ use crate::rig::{Rig, TIMEOUT};
 const ROOT: Caller = Caller::ROOT;
 
 /// Gives nothing up before the test does.
-struct Slow(Mutex<Sender<Dropped>>);
+struct Slow(Mutex<Sender<StaleGuard>>);
 
 impl Watcher for Slow {
     fn concerns(&self, _: &[Stale]) -> bool {
         true
     }
 
-    fn stale(&self, _: Vec<Stale>, done: Dropped) {
+    fn stale(&self, _: Vec<Stale>, done: StaleGuard) {
         let _ = self.0.lock().unwrap().send(done);
     }
 }

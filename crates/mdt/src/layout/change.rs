@@ -5,7 +5,7 @@ use fulmar_lustre_wire::layout::{Component, ComponentFlags, CompositeMd, Layout,
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
 
-use super::composite::{Composite, WantedPart};
+use super::composite::{Composite, PartSpec};
 use super::{LAYOUT_LEN_MAX, Rules, objects_of};
 use crate::objects::Object;
 
@@ -64,7 +64,7 @@ impl ComponentChange {
 
 /// What a change has left.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct LayoutChange {
     /// The layout; no bytes if the file has none any more.
     pub(crate) layout: Vec<u8>,
     /// The objects that it had and has no more.
@@ -82,7 +82,7 @@ pub(crate) fn changed(
     asked: &[u8],
     now: i64,
     rules: Rules<'_>,
-) -> Result<Changed, Errno> {
+) -> Result<LayoutChange, Errno> {
     let mut composite = Composite::decode(layout)?;
     if change == ComponentChange::Set {
         return Err(Errno::ENOTSUPP);
@@ -93,7 +93,7 @@ pub(crate) fn changed(
     };
     match change {
         ComponentChange::Add => {
-            let parts = WantedPart::all(&asked, Some(composite.end()), rules)?;
+            let parts = PartSpec::all(&asked, Some(composite.end()), rules)?;
             composite.append(parts, None);
         }
         ComponentChange::Delete => composite.delete(&asked)?,
@@ -105,7 +105,7 @@ pub(crate) fn changed(
     }
     let kept = objects_of(&changed);
     let gone = objects_of(layout).into_iter().filter(|object| !kept.contains(object)).collect();
-    Ok(Changed { layout: changed, gone })
+    Ok(LayoutChange { layout: changed, gone })
 }
 
 impl Composite {

@@ -11,7 +11,7 @@ use fulmar_lustre_wire::{Bytes, Content, Fid};
 use fulmar_wire::Order;
 
 use super::plan::{Plan, keep_wanted, restore_generation};
-use super::wanted::{Pool, STRIPE_UNIT, STRIPES_MAX, Wanted};
+use super::spec::{LayoutSpec, Pool, STRIPE_UNIT, STRIPES_MAX};
 use super::{LAYOUT_LEN_MAX, NO_END, Rules};
 use crate::objects::{Object, Objects};
 
@@ -49,14 +49,14 @@ enum Stripes {
 }
 
 /// A component that somebody wants.
-pub(super) struct WantedPart {
+pub(super) struct PartSpec {
     component: Component,
     layout: LovMd,
     /// `None`: its data are on the MDT.
-    wanted: Option<Wanted>,
+    wanted: Option<LayoutSpec>,
 }
 
-impl WantedPart {
+impl PartSpec {
     /// Reads the components that somebody wants, behind those that a file has up to `end`.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl WantedPart {
             let wanted = if layout.header.pattern.has(Pattern::MDT) {
                 None
             } else {
-                Some(Wanted::of(&layout, rules.objects)?)
+                Some(LayoutSpec::of(&layout, rules.objects)?)
             };
             let size = wanted.as_ref().and_then(|wanted| wanted.stripe_size);
             let size = u64::from(size.unwrap_or(STRIPE_UNIT));
@@ -210,14 +210,14 @@ fn on_mdt(file: Fid, size: u32) -> LovMd {
 
 impl Composite {
     /// Returns the layout of a new file, without objects.
-    pub(super) fn new(parts: Vec<WantedPart>, pool: Option<Pool>) -> Self {
+    pub(super) fn new(parts: Vec<PartSpec>, pool: Option<Pool>) -> Self {
         let mut new = Self { generation: 0, parts: vec![] };
         new.append(parts, pool);
         new
     }
 
     /// Appends components. Each is a change of the layout, and has the number of it.
-    pub(super) fn append(&mut self, parts: Vec<WantedPart>, pool: Option<Pool>) {
+    pub(super) fn append(&mut self, parts: Vec<PartSpec>, pool: Option<Pool>) {
         for wanted in parts {
             self.changed();
             let mut part = wanted.part(pool);

@@ -12,19 +12,19 @@
 mod change;
 mod composite;
 mod plan;
+mod spec;
 mod swap;
-mod wanted;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::layout::{ComponentFlags, CompositeMd, Layout, LovMd, LovObject, Pattern};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
 
-pub(crate) use change::{Changed, ComponentChange, changed};
-use composite::{Composite, WantedPart};
+pub(crate) use change::{ComponentChange, LayoutChange, changed};
+use composite::{Composite, PartSpec};
 pub use plan::Plan;
+use spec::{LayoutSpec, Pool};
 pub(crate) use swap::swapped;
-use wanted::{Pool, Wanted};
 
 use crate::objects::{Object, Objects};
 
@@ -60,17 +60,19 @@ enum Design {
 
 /// The layout that new files of a directory get.
 enum OfDirectory {
-    Plain(Wanted),
-    Composite(Vec<WantedPart>),
+    Plain(LayoutSpec),
+    Composite(Vec<PartSpec>),
 }
 
 impl OfDirectory {
     /// Reads a default. One that is not allowed any more is none.
     fn of(bytes: &[u8], rules: Rules<'_>) -> Option<Self> {
         match Layout::decode(bytes, Order::Little) {
-            Ok(Layout::File(layout)) => Wanted::of(&layout, rules.objects).ok().map(Self::Plain),
+            Ok(Layout::File(layout)) => {
+                LayoutSpec::of(&layout, rules.objects).ok().map(Self::Plain)
+            }
             Ok(Layout::Composite(layout)) => {
-                WantedPart::all(&layout, None, rules).ok().map(Self::Composite)
+                PartSpec::all(&layout, None, rules).ok().map(Self::Composite)
             }
             _ => None,
         }
@@ -79,7 +81,7 @@ impl OfDirectory {
     fn pool(&self) -> Option<Pool> {
         match self {
             Self::Plain(wanted) => wanted.pool,
-            Self::Composite(parts) => WantedPart::pool(parts),
+            Self::Composite(parts) => PartSpec::pool(parts),
         }
     }
 }
@@ -97,7 +99,7 @@ impl Design {
             };
             return Self::wanted(wanted, pool, rules);
         }
-        let plain = |wanted: Wanted| Self::Plain(wanted.plan(0, NO_END));
+        let plain = |wanted: LayoutSpec| Self::Plain(wanted.plan(0, NO_END));
         Ok(match (first, second) {
             (Some(OfDirectory::Plain(first)), Some(OfDirectory::Plain(second))) => {
                 plain(first.or(second))
@@ -109,16 +111,16 @@ impl Design {
             | (None, Some(OfDirectory::Composite(parts))) => {
                 Self::Composite(Composite::new(parts, None))
             }
-            (None, None) => plain(Wanted::default()),
+            (None, None) => plain(LayoutSpec::default()),
         })
     }
 
     fn wanted(wanted: &[u8], pool: Option<Pool>, rules: Rules<'_>) -> Result<Self, Errno> {
         match Layout::decode(wanted, Order::Little) {
             Ok(Layout::File(layout)) => {
-                Ok(Self::Plain(Wanted::of(&layout, rules.objects)?.or_in(pool).plan(0, NO_END)))
+                Ok(Self::Plain(LayoutSpec::of(&layout, rules.objects)?.or_in(pool).plan(0, NO_END)))
             }
-            Ok(Layout::Composite(layout)) => match WantedPart::all(&layout, None, rules) {
+            Ok(Layout::Composite(layout)) => match PartSpec::all(&layout, None, rules) {
                 // A server says so of a default, and not of a file.
                 Err(Errno::EFBIG) => Err(Errno::EINVAL),
                 parts => Ok(Self::Composite(Composite::new(parts?, pool))),
@@ -236,13 +238,13 @@ pub(crate) fn default_layout(
         Ok(Layout::DirectoryDefault(_)) => return Ok(wanted.to_vec()),
         Ok(Layout::File(layout)) => layout,
         Ok(Layout::Composite(layout)) => {
-            let parts = WantedPart::all(&layout, None, rules)?;
-            let kept = WantedPart::default_layout(parts, pool);
+            let parts = PartSpec::all(&layout, None, rules)?;
+            let kept = PartSpec::default_layout(parts, pool);
             return if kept.len() > LAYOUT_LEN_MAX { Err(Errno::E2BIG) } else { Ok(kept) };
         }
         _ => return Err(Errno::EINVAL),
     };
-    if Wanted::of(&layout, rules.objects)?.is_nothing() {
+    if LayoutSpec::of(&layout, rules.objects)?.is_nothing() {
         return Ok(vec![]);
     }
     plan::keep_wanted(&mut layout, pool);

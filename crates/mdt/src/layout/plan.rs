@@ -4,7 +4,7 @@ use fulmar_lustre_wire::layout::{LayoutMagic, LovHeader, LovMd, LovObject, Patte
 use fulmar_lustre_wire::ost::OstId;
 use fulmar_lustre_wire::{Bytes, Fid};
 
-use super::wanted::{ANY, Pool, STRIPES_MAX};
+use super::spec::{ANY, Pool, STRIPES_MAX};
 use crate::objects::Object;
 
 /// The index in the place of an object that does not exist yet.

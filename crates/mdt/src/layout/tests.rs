@@ -9,7 +9,7 @@ use fulmar_lustre_wire::layout::{
 use fulmar_store::Transaction;
 use fulmar_wire::{Field, Writer};
 
-use super::wanted::{ANY, STRIPE_SIZE};
+use super::spec::{ANY, STRIPE_SIZE};
 use super::*;
 use crate::objects::Owner;
 
@@ -476,7 +476,7 @@ fn what_cannot_be_on_the_mdt_is_refused() {
     fails(composite(vec![part(0, MIB, striped)]));
 }
 
-fn change(layout: &[u8], name: &[u8], asked: &[u8]) -> Result<Changed, Errno> {
+fn change(layout: &[u8], name: &[u8], asked: &[u8]) -> Result<LayoutChange, Errno> {
     changed(
         (FILE, layout),
         ComponentChange::of_name(name)?.unwrap(),
@@ -498,7 +498,7 @@ fn components_are_added_behind_the_last_one() {
         part(MIB, 64 * MIB, wanted(0, 2, ANY)),
         part(64 * MIB, NO_END, wanted(0, 4, ANY)),
     ]);
-    let Changed { layout, gone } = change(&first, b"lustre.lov.add", &more).unwrap();
+    let LayoutChange { layout, gone } = change(&first, b"lustre.lov.add", &more).unwrap();
     assert_eq!((decoded(&layout).header.generation, gone), (3, vec![]));
     assert_eq!(shown(&layout)[2], (3, 0, [64 * MIB, NO_END], (STRIPE_SIZE, 4)));
     assert_eq!(objects_of(&layout), objects_of(&first));
@@ -513,13 +513,14 @@ fn components_are_added_behind_the_last_one() {
 fn components_are_removed_from_the_end() {
     let layout = made(&growing(), [b"", b""]).unwrap();
     let none = ComponentFlags::NONE;
-    let Changed { layout: shorter, gone } =
+    let LayoutChange { layout: shorter, gone } =
         change(&layout, b"lustre.lov.del", &named(3, none)).unwrap();
     assert_eq!((shown(&shorter).len(), decoded(&shorter).header.generation, gone), (2, 4, vec![]));
     let not_init = named(0, ComponentFlags::NEG | ComponentFlags::INIT);
-    let Changed { layout: shorter, .. } = change(&layout, b"lustre.lov.del", &not_init).unwrap();
+    let LayoutChange { layout: shorter, .. } =
+        change(&layout, b"lustre.lov.del", &not_init).unwrap();
     assert_eq!(shown(&shorter).len(), 1);
-    let Changed { layout: empty, gone } =
+    let LayoutChange { layout: empty, gone } =
         change(&shorter, b"lustre.lov.del", &named(1, none)).unwrap();
     assert_eq!((empty, gone), (vec![], objects_of(&layout)));
     let init = ComponentFlags::INIT;
@@ -529,8 +530,8 @@ fn components_are_removed_from_the_end() {
     assert_eq!(change(&layout, b"lustre.lov.del", &composite(vec![])), Err(Errno::EINVAL));
     // The number of a component is not used again.
     let more = composite(vec![part(64 * MIB, NO_END, wanted(0, 4, ANY))]);
-    let Changed { layout, .. } = change(&layout, b"lustre.lov.del", &named(3, none)).unwrap();
-    let Changed { layout, .. } = change(&layout, b"lustre.lov.add", &more).unwrap();
+    let LayoutChange { layout, .. } = change(&layout, b"lustre.lov.del", &named(3, none)).unwrap();
+    let LayoutChange { layout, .. } = change(&layout, b"lustre.lov.add", &more).unwrap();
     assert_eq!(shown(&layout)[2].0, 5);
 }
 

@@ -18,7 +18,7 @@ const LAYOUT_MIN: u32 = 128;
 
 /// What a client wants to know of a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AttributeQuery {
     pub(crate) valid: Valid,
     /// The room for a layout or the target of a symbolic link.
     pub(crate) ea_size: u32,
@@ -81,7 +81,7 @@ impl Mdt {
         reply: Message<'static>,
         fid: Fid,
         inode: &Inode,
-        (asked, view): (Asked, &View),
+        (asked, view): (AttributeQuery, &View),
     ) -> Message<'static> {
         let mut body = body(fid, inode, view);
         let mut reply = reply;
@@ -126,7 +126,7 @@ pub(crate) fn acl_to_client(acl: &[u8], view: &View) -> Vec<u8> {
 }
 
 /// Returns what the buffer of layouts has for a client, and which bits say so.
-fn shown_layout(inode: &Inode, asked: Asked) -> Option<(Valid, Vec<u8>)> {
+fn shown_layout(inode: &Inode, asked: AttributeQuery) -> Option<(Valid, Vec<u8>)> {
     let valid = asked.valid;
     if asked.ea_size == 0 {
         return None;

@@ -9,11 +9,11 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::ObdoFlags;
 use fulmar_lustre_wire::{Fid, Status};
 
-use super::attributes::Asked;
+use super::attributes::AttributeQuery;
 use super::execute::body_of;
 use super::{Answer, IntentReply};
 use crate::Mdt;
-use crate::access::{Caller, Wanted, check};
+use crate::access::{AccessMode, Caller, check};
 use crate::inode::{Extra, Inode};
 use crate::layout::{composite_generation, is_overstriped};
 use crate::mdt::{Call, Export};
@@ -62,8 +62,11 @@ impl Mdt {
             return Ok(Answer::new(reply.with(&MDT_BODY, &data_version(&inode)?)));
         }
         check_shown(export, &inode)?;
-        let wanted =
-            Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
+        let wanted = AttributeQuery {
+            valid: asked.valid,
+            ea_size: asked.ea_size,
+            flags: export.client.flags,
+        };
         Ok(Answer::new(self.fill(reply, asked.fid, &inode, (wanted, &self.view(call)))))
     }
 
@@ -79,8 +82,11 @@ impl Mdt {
         }
         let inode = self.inode(fid)?;
         check_shown(export, &inode)?;
-        let wanted =
-            Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
+        let wanted = AttributeQuery {
+            valid: asked.valid,
+            ea_size: asked.ea_size,
+            flags: export.client.flags,
+        };
         Ok(Answer::new(self.fill(reply, fid, &inode, (wanted, &self.view(call)))))
     }
 
@@ -101,7 +107,7 @@ impl Mdt {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG.into());
         }
-        check(&parent, caller, Wanted::EXECUTE)?;
+        check(&parent, caller, AccessMode::EXECUTE)?;
         match name {
             b"." => return Ok(Some(directory)),
             b".." => return Ok(Some(parent.parent().unwrap_or(directory))),
@@ -157,7 +163,7 @@ impl Mdt {
             let inode = self.inode(fid)?;
             check_shown(&export, &inode)?;
             let flags = export.client.flags;
-            let wanted = Asked { valid: asked.valid, ea_size: asked.ea_size, flags };
+            let wanted = AttributeQuery { valid: asked.valid, ea_size: asked.ea_size, flags };
             Ok(self.fill(reply.clone(), fid, &inode, (wanted, &self.view(call))))
         };
         match filled() {

@@ -20,11 +20,11 @@ const ENOTSUPP: Errno = Errno(524);
 
 /// The layout for a file that has none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum WantedLayout<'a> {
+pub(crate) enum LayoutSource<'a> {
     /// What its creator wants; nothing for a default.
-    Wanted(&'a [u8]),
+    Request(&'a [u8]),
     /// What it had before a restart.
-    Repeated(&'a [u8]),
+    Replay(&'a [u8]),
 }
 
 impl Mdt {
@@ -33,11 +33,11 @@ impl Mdt {
         &self,
         (fid, size): (Fid, u64),
         parent: Fid,
-        wanted: WantedLayout<'_>,
+        wanted: LayoutSource<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let wanted = match wanted {
-            WantedLayout::Repeated(layout) => return Ok(repeated(fid, layout, b"")?),
-            WantedLayout::Wanted(wanted) => wanted,
+            LayoutSource::Replay(layout) => return Ok(repeated(fid, layout, b"")?),
+            LayoutSource::Request(wanted) => wanted,
         };
         let default = |fid| {
             let inode = self.inode_if_any(fid)?;

@@ -11,11 +11,11 @@ use fulmar_lustre_wire::{Fid, Handle, Status};
 use fulmar_nodemap::View;
 
 use super::IntentReply;
-use super::attributes::Asked;
+use super::attributes::AttributeQuery;
 use super::getattr::check_shown;
-use super::layout::WantedLayout;
+use super::layout::LayoutSource;
 use crate::Mdt;
-use crate::access::{APPEND_ONLY, Caller, Wanted, check};
+use crate::access::{APPEND_ONLY, AccessMode, Caller, check};
 use crate::change::Change;
 use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
@@ -45,7 +45,7 @@ struct Opening<'a, 'b> {
 }
 
 /// What an open has come to.
-struct Opened {
+struct OpenOutcome {
     reply: Message<'static>,
     result: Result<(), Errno>,
 }
@@ -60,9 +60,11 @@ impl Mdt {
                 return IntentReply { reply: empty(call), disposition, result: Err(errno) };
             }
         };
-        let Opened { reply, result } = self
-            .execute_open(&mut opening)
-            .unwrap_or_else(|failure| Opened { reply: empty(call), result: Err(failure.errno()) });
+        let OpenOutcome { reply, result } =
+            self.execute_open(&mut opening).unwrap_or_else(|failure| OpenOutcome {
+                reply: empty(call),
+                result: Err(failure.errno()),
+            });
         IntentReply { reply, disposition: opening.disposition, result }
     }
 
@@ -94,7 +96,7 @@ impl Mdt {
         })
     }
 
-    fn execute_open(&self, opening: &mut Opening<'_, '_>) -> Result<Opened, Failure> {
+    fn execute_open(&self, opening: &mut Opening<'_, '_>) -> Result<OpenOutcome, Failure> {
         let Opening { call, parent, record, .. } = *opening;
         let flags = record.flags.0;
         if flags.has(OpenFlags::VOLATILE) && self.inode_if_any(record.child)?.is_none() {
@@ -119,7 +121,7 @@ impl Mdt {
                 if flags.has(OpenFlags::CREAT) && !by_fid {
                     self.create_and_open(opening)
                 } else {
-                    Ok(Opened { reply: empty(call), result: Ok(()) })
+                    Ok(OpenOutcome { reply: empty(call), result: Ok(()) })
                 }
             }
         }
@@ -134,7 +136,7 @@ impl Mdt {
         }
     }
 
-    fn create_and_open(&self, opening: &mut Opening<'_, '_>) -> Result<Opened, Failure> {
+    fn create_and_open(&self, opening: &mut Opening<'_, '_>) -> Result<OpenOutcome, Failure> {
         let Opening { call, parent, record, .. } = *opening;
         let caller = opening.caller.clone();
         if opening.export.is_read_only() {
@@ -162,12 +164,16 @@ impl Mdt {
         if let Err(failure) = done {
             // As if it had not been tried, but for the reason.
             let reply = empty(call);
-            return Ok(Opened { reply, result: Err(failure.errno()) });
+            return Ok(OpenOutcome { reply, result: Err(failure.errno()) });
         }
         done
     }
 
-    fn open_existing(&self, opening: &mut Opening<'_, '_>, fid: Fid) -> Result<Opened, Failure> {
+    fn open_existing(
+        &self,
+        opening: &mut Opening<'_, '_>,
+        fid: Fid,
+    ) -> Result<OpenOutcome, Failure> {
         let (call, flags) = (opening.call, opening.record.flags.0);
         let _locked = self.lock(&[fid]);
         let inode = self.inode(fid)?;
@@ -176,7 +182,7 @@ impl Mdt {
         let has_handle = inode.is_regular() || inode.is_directory();
         // Symbolic links are never opened, special files by the client alone.
         if !has_handle {
-            return Ok(Opened { reply: filled, result: Ok(()) });
+            return Ok(OpenOutcome { reply: filled, result: Ok(()) });
         }
         let creates = flags.has(OpenFlags::CREAT) && !call.is_replay();
         let is_refused = match () {
@@ -185,15 +191,15 @@ impl Mdt {
                 Err(Errno::EISDIR)
             }
             () if flags.has(OpenFlags::DIRECTORY) && !inode.is_directory() => {
-                return Ok(Opened { reply: empty(call), result: Err(Errno::ENOTDIR) });
+                return Ok(OpenOutcome { reply: empty(call), result: Err(Errno::ENOTDIR) });
             }
             () => self.check_open(opening, fid, &inode),
         };
         if let Err(errno) = is_refused {
-            return Ok(Opened { reply: filled, result: Err(errno) });
+            return Ok(OpenOutcome { reply: filled, result: Err(errno) });
         }
         let done = self.commit_open(opening, fid, |change| change.existing(fid));
-        done.or_else(|failure| Ok(Opened { reply: filled, result: Err(failure.errno()) }))
+        done.or_else(|failure| Ok(OpenOutcome { reply: filled, result: Err(failure.errno()) }))
     }
 
     /// Checks that a caller may open a file so.
@@ -207,12 +213,12 @@ impl Mdt {
             return Err(Errno::EROFS);
         }
         if !overrides && !opening.call.is_replay() {
-            let part = |is_wanted, wanted| if is_wanted { wanted } else { Wanted::NOTHING };
+            let part = |is_wanted, wanted| if is_wanted { wanted } else { AccessMode::NOTHING };
             // A program is read to be run.
             let reads = flags.has(OpenFlags::READ) && !flags.has(OpenFlags::EXEC);
-            let wanted = part(reads, Wanted::READ)
-                .and(part(changes, Wanted::WRITE))
-                .and(part(flags.has(OpenFlags::EXEC), Wanted::EXECUTE));
+            let wanted = part(reads, AccessMode::READ)
+                .and(part(changes, AccessMode::WRITE))
+                .and(part(flags.has(OpenFlags::EXEC), AccessMode::EXECUTE));
             check(inode, &opening.caller, wanted)?;
         }
         if inode.attributes.flags & APPEND_ONLY != 0 && changes && !flags.has(OpenFlags::APPEND) {
@@ -240,7 +246,7 @@ impl Mdt {
         opening: &mut Opening<'_, '_>,
         fid: Fid,
         mut find: impl FnMut(&mut Change<'a>) -> Result<Inode, Failure>,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<OpenOutcome, Failure> {
         let Opening { call, ref record, .. } = *opening;
         let flags = record.flags.0;
         let owner = (opening.caller.uid, opening.caller.gid);
@@ -292,7 +298,7 @@ impl Mdt {
         if reply.is_err() {
             self.opens().close(handle);
             // If the store has failed, it is unknown whether they are used.
-            if let (Err(Failure::Refused(_)), WantedLayout::Wanted(_)) =
+            if let (Err(Failure::Refused(_)), LayoutSource::Request(_)) =
                 (&reply, this.wanted_layout())
             {
                 self.objects.give_back(&objects_of(&new_layout.unwrap_or_default()));
@@ -300,7 +306,7 @@ impl Mdt {
         }
         let reply = reply?;
         opening.note_opened(passes_layout);
-        Ok(Opened { reply, result: Ok(()) })
+        Ok(OpenOutcome { reply, result: Ok(()) })
     }
 
     /// Returns the reply about an open file.
@@ -332,20 +338,20 @@ impl Opening<'_, '_> {
     }
 
     /// Returns the layout that the client wants, or, after a restart, had.
-    fn wanted_layout(&self) -> WantedLayout<'_> {
+    fn wanted_layout(&self) -> LayoutSource<'_> {
         let flags = self.record.flags.0;
         let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         match () {
             // It was in the reply that the client had.
-            () if self.call.is_replay() => WantedLayout::Repeated(layout),
-            () if flags.has(OpenFlags::HAS_EA) => WantedLayout::Wanted(layout),
-            () => WantedLayout::Wanted(b""),
+            () if self.call.is_replay() => LayoutSource::Replay(layout),
+            () if flags.has(OpenFlags::HAS_EA) => LayoutSource::Request(layout),
+            () => LayoutSource::Request(b""),
         }
     }
 
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> AttributeQuery {
         let flags = self.export.client.flags.with(ConnectFlags::NONE);
-        Asked { valid: WANTED, ea_size: u32::MAX, flags }
+        AttributeQuery { valid: WANTED, ea_size: u32::MAX, flags }
     }
 
     /// Returns whether a file that is opened for writing has no layout.

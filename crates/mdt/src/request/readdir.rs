@@ -11,7 +11,7 @@ use super::execute::body_of;
 use crate::Mdt;
 use crate::access::Caller;
 use crate::mdt::Call;
-use crate::names::{self, DOT, DOT_DOT, Entry, Listed};
+use crate::names::{self, DOT, DOT_DOT, Entry, ListEntry};
 use crate::records::Failure;
 
 /// More entries than a page has: the shortest takes 40 bytes.
@@ -77,11 +77,11 @@ impl Mdt {
         let own = own.into_iter().filter(|(place, ..)| *place >= hash);
         let own = own.map(|(hash, name, fid)| {
             let entry = Entry::new(fid, kind);
-            Listed { hash, name: name.to_vec(), entry }
+            ListEntry { hash, name: name.to_vec(), entry }
         });
         let listed = names::list(&self.store, directory, hash, OF_PAGE)?;
         let shown = listed.into_iter().filter(|listed| !Self::is_hidden(directory, &listed.name));
-        let shown = own.chain(shown).map(|Listed { hash, name, entry }| {
+        let shown = own.chain(shown).map(|ListEntry { hash, name, entry }| {
             DirectoryEntry::new(entry.fid, hash, &name, entry.kind)
         });
         Ok(shown.collect())

@@ -16,7 +16,7 @@ use fulmar_nodemap::{IdKind, View};
 use fulmar_wire::Order;
 
 use super::Answer;
-use super::attributes::{Asked, body};
+use super::attributes::{AttributeQuery, body};
 use crate::Mdt;
 use crate::access::Caller;
 use crate::change::Change;
@@ -142,7 +142,7 @@ impl Mdt {
             time: asked.time,
         };
         let export = self.export(call.export)?;
-        let wanted = Asked { valid: Valid::NONE, ea_size: 0, flags: export.client.flags };
+        let wanted = AttributeQuery { valid: Valid::NONE, ea_size: 0, flags: export.client.flags };
         let _locked = self.lock(&[parent, asked.child]);
         let build = |change: &mut Change<'_>| {
             let inode = change.create(parent, &name, &new, caller)?;

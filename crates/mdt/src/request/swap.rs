@@ -9,7 +9,7 @@ use fulmar_lustre_wire::{Fid, Status};
 use super::Answer;
 use super::execute::body_of;
 use crate::Mdt;
-use crate::access::{Caller, Wanted, check};
+use crate::access::{AccessMode, Caller, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
 use crate::layout::swapped;
@@ -62,7 +62,7 @@ impl Change<'_> {
 
     fn swap_layouts(&mut self, files: [Fid; 2], caller: &Caller) -> Result<(), Failure> {
         let mut inodes = [self.existing(files[0])?, self.existing(files[1])?];
-        inodes.iter().try_for_each(|inode| check(inode, caller, Wanted::WRITE))?;
+        inodes.iter().try_for_each(|inode| check(inode, caller, AccessMode::WRITE))?;
         check_kinds(&inodes)?;
         let leaves = self.leaves_mdt(files, &inodes)?;
         let [first, second] = &inodes;

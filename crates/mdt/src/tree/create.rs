@@ -8,7 +8,7 @@ use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
 
 use super::{check_name, touch};
-use crate::access::{Caller, Wanted, check};
+use crate::access::{AccessMode, Caller, check};
 use crate::change::Change;
 use crate::changelog::Note;
 use crate::inode::{Attributes, Extra, Inode};
@@ -71,7 +71,7 @@ impl Change<'_> {
         caller: &Caller,
     ) -> Result<Inode, Failure> {
         let parent = self.searched(parent, caller)?;
-        check(&parent, caller, Wanted::CHANGE_ENTRIES)?;
+        check(&parent, caller, AccessMode::CHANGE_ENTRIES)?;
         let mut inode = self.make(&parent, new, caller)?;
         inode.attributes.nlink = 0;
         self.keep_orphan(new.fid);

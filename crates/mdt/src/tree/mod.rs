@@ -11,14 +11,14 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::seq::Seq;
 
-use crate::access::{Caller, Wanted, check};
+use crate::access::{AccessMode, Caller, check};
 use crate::change::Change;
 use crate::inode::Inode;
 use crate::names::NAME_MAX;
 use crate::records::Failure;
 
 pub(crate) use create::New;
-pub(crate) use remove::Removed;
+pub(crate) use remove::Removal;
 pub(crate) use setattr::{ATIME, CTIME, MTIME};
 pub(crate) use xattr::{NAMES_LEN_MAX, SetXattr};
 
@@ -56,7 +56,7 @@ impl Change<'_> {
         if inode.attributes.nlink == 0 {
             return Err(Errno::ENOENT.into());
         }
-        check(&inode, caller, Wanted::EXECUTE)?;
+        check(&inode, caller, AccessMode::EXECUTE)?;
         Ok(inode)
     }
 
@@ -71,7 +71,7 @@ impl Change<'_> {
         if self.entry(fid, name)?.is_some() {
             return Err(Errno::EEXIST.into());
         }
-        check(&inode, caller, Wanted::CHANGE_ENTRIES)?;
+        check(&inode, caller, AccessMode::CHANGE_ENTRIES)?;
         Ok(inode)
     }
 }

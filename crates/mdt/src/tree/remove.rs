@@ -14,13 +14,13 @@ use crate::records::Failure;
 
 /// A file of which a name was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Removed {
+pub(crate) struct Removal {
     pub(crate) fid: Fid,
     /// The file without the name.
     pub(crate) inode: Inode,
 }
 
-impl Removed {
+impl Removal {
     /// Returns what the changelog says of the file.
     pub(super) fn flags(&self) -> u16 {
         match self.inode.attributes.nlink {
@@ -40,7 +40,7 @@ impl Change<'_> {
         is_directory: bool,
         caller: &Caller,
         time: i64,
-    ) -> Result<Removed, Failure> {
+    ) -> Result<Removal, Failure> {
         check_name(name)?;
         check_ordinary(parent_fid)?;
         let mut parent = self.existing(parent_fid)?;
@@ -64,7 +64,7 @@ impl Change<'_> {
         self.set(parent_fid, parent)?;
         self.remove_entry(parent_fid, name);
         let inode = self.drop_link(fid, inode, parent_fid, name, time)?;
-        let removed = Removed { fid, inode };
+        let removed = Removal { fid, inode };
         let kind = if is_directory { ChangeKind::RMDIR } else { ChangeKind::UNLINK };
         let note = Note::new(kind, fid).with_flags(removed.flags());
         self.note(note.at(parent_fid, name));

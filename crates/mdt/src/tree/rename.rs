@@ -4,8 +4,8 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::changelog::{ChangeKind, RenameSource};
 
-use super::{Removed, check_name, check_ordinary, touch};
-use crate::access::{Caller, Wanted, check, check_removal};
+use super::{Removal, check_name, check_ordinary, touch};
+use crate::access::{AccessMode, Caller, check, check_removal};
 use crate::change::Change;
 use crate::changelog::Note;
 use crate::inode::Inode;
@@ -23,7 +23,7 @@ impl Change<'_> {
         target: Place<'_>,
         caller: &Caller,
         time: i64,
-    ) -> Result<Option<Removed>, Failure> {
+    ) -> Result<Option<Removal>, Failure> {
         check_name(source.1)?;
         check_name(target.1)?;
         check_ordinary(source.0)?;
@@ -34,7 +34,7 @@ impl Change<'_> {
         let inode = self.existing(fid)?;
         check_removal(&source_parent, &inode, caller)?;
         let target_parent = self.searched(target.0, caller)?;
-        check(&target_parent, caller, Wanted::CHANGE_ENTRIES)?;
+        check(&target_parent, caller, AccessMode::CHANGE_ENTRIES)?;
         let replaced = self.entry(target.0, target.1)?.map(|entry| entry.fid);
         if replaced == Some(fid) {
             return Ok(None);
@@ -60,13 +60,13 @@ impl Change<'_> {
                 // A directory above the source is not empty either.
                 self.check_empty(replaced, &old)?;
                 let inode = self.drop_link(replaced, old, target.0, target.1, time)?;
-                Some(Removed { fid: replaced, inode })
+                Some(Removal { fid: replaced, inode })
             }
             None => None,
         };
         self.move_entry((fid, inode), source, target, removed.as_ref(), time)?;
         let replaced = removed.as_ref().map_or(Fid::default(), |removed| removed.fid);
-        let flags = removed.as_ref().map_or(0, Removed::flags);
+        let flags = removed.as_ref().map_or(0, Removal::flags);
         let names = [target.1, source.1].join(&0);
         let note = Note::new(ChangeKind::RENAME, replaced).with_flags(flags).at(target.0, &names);
         self.note(Note { rename: Some(RenameSource { fid, parent: source.0 }), ..note });
@@ -86,7 +86,7 @@ impl Change<'_> {
             return Ok(());
         }
         if from != to {
-            check(inode, caller, Wanted::WRITE)?;
+            check(inode, caller, AccessMode::WRITE)?;
         }
         if self.is_below(to, fid)? { Err(Errno::EINVAL.into()) } else { Ok(()) }
     }
@@ -109,7 +109,7 @@ impl Change<'_> {
         (fid, mut inode): (Fid, Inode),
         source: Place<'_>,
         target: Place<'_>,
-        removed: Option<&Removed>,
+        removed: Option<&Removal>,
         time: i64,
     ) -> Result<(), Failure> {
         inode.remove_link(source.0, source.1);

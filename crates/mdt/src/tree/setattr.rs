@@ -9,7 +9,7 @@ use fulmar_lustre_wire::mdt::{AttrValid, Bias, SetAttr};
 use fulmar_nodemap::{Role, View};
 use fulmar_wire::Order;
 
-use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
+use crate::access::{APPEND_ONLY, AccessMode, Caller, Capabilities, IMMUTABLE, check};
 use crate::change::Change;
 use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
@@ -148,7 +148,7 @@ fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), 
         return Err(Errno::EPERM);
     }
     if sets_only_times(asked) && !caller.owns(inode) {
-        check(inode, caller, Wanted::WRITE)?;
+        check(inode, caller, AccessMode::WRITE)?;
     }
     if wants(A::MODE) && !caller.owns(inode) {
         return Err(Errno::EPERM);
@@ -171,7 +171,7 @@ fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), 
     // Whoever has the file open for writing was checked then.
     let is_open = valid.has(A::FROM_OPEN) || valid.has(A::OVERRIDE) && is_owner;
     if wants(A::SIZE) && !is_open {
-        check(inode, caller, Wanted::WRITE)?;
+        check(inode, caller, AccessMode::WRITE)?;
     }
     Ok(())
 }

@@ -9,11 +9,11 @@ use fulmar_lustre_wire::xattr::{Lma, LmaCompat, LmaIncompat};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_store::StoreError;
 
-use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
+use crate::access::{APPEND_ONLY, AccessMode, Caller, Capabilities, IMMUTABLE, check};
 use crate::change::Change;
 use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
-use crate::layout::{Changed, ComponentChange, changed, on_mdt};
+use crate::layout::{ComponentChange, LayoutChange, changed, on_mdt};
 use crate::names::NAME_MAX;
 use crate::records::{Failure, XATTRS, fid_key};
 use crate::{Mdt, acl, mode};
@@ -139,7 +139,7 @@ impl Change<'_> {
         }
         if name == CAPABILITIES && value.is_none() {
             // Who writes a program takes them away.
-            check(&inode, caller, Wanted::WRITE)
+            check(&inode, caller, AccessMode::WRITE)
                 .or_else(|_| check_setxattr(&inode, name, caller))?;
         } else {
             check_setxattr(&inode, name, caller)?;
@@ -187,7 +187,7 @@ impl Change<'_> {
             return Err(Errno::EOPNOTSUPP.into());
         };
         let before = (fid, inode.extra(Extra::Layout));
-        let Changed { layout, gone } =
+        let LayoutChange { layout, gone } =
             changed(before, components, asked, set.time, self.mdt.rules()?)?;
         self.mdt.objects.destroy(&mut self.transaction, &gone);
         if on_mdt(&layout).is_none() && inode.on_mdt().is_some() {
@@ -276,7 +276,7 @@ fn check_setxattr(inode: &Inode, name: &[u8], caller: &Caller) -> Result<(), Err
         if !has_data || is_sticky && !caller.owns(inode) {
             return Err(Errno::EPERM);
         }
-        return check(inode, caller, Wanted::WRITE);
+        return check(inode, caller, AccessMode::WRITE);
     }
     if name.starts_with(b"system.posix_acl_") {
         return match caller.owns(inode) {

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::Opcode;
 use fulmar_lustre_wire::message::{Container, Message};
 
 use super::bulk::{PostedBulk, Transfer};
-use super::kept::Key;
+use super::replay_list::Key;
 use super::slots::Slot;
 use super::waiting::Lane;
 use crate::Xid;

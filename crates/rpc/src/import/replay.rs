@@ -16,7 +16,7 @@ use fulmar_lustre_wire::message::{Message, MessageFlags};
 
 use super::bulk::Transfer;
 use super::call::{Call, Purpose};
-use super::kept::{KeptRequest, Key};
+use super::replay_list::{Key, ReplayRequest};
 use super::{Import, Output, RequestId, State, XidSource};
 use crate::Xid;
 use crate::bulk::Direction;
@@ -230,6 +230,6 @@ impl Import {
         (body.transno, body.pre_versions) = (transno, reply.body.pre_versions);
         body.flags = body.flags | MessageFlags::REPLAY;
         body.tag = call.slot.map_or(0, |slot| slot.tag);
-        self.kept.keep((transno, xid), KeptRequest { id, request, is_open });
+        self.kept.keep((transno, xid), ReplayRequest { id, request, is_open });
     }
 }

@@ -13,7 +13,7 @@ use fulmar_lnet_wire::socklnd::Version;
 use fulmar_node::{Config, Node};
 use fulmar_selftest::{Config as SelftestConfig, SelftestService};
 
-use super::forged::PingCorruption;
+use super::forgery::PingCorruption;
 use super::router::RouterBuffer;
 use super::{ScheduledEvent, TcpId, World};
 use crate::clock::Clock;

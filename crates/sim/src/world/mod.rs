@@ -11,7 +11,7 @@ mod defect;
 mod driver;
 mod fault;
 mod flows;
-mod forged;
+mod forgery;
 mod host;
 mod hostile;
 mod memory;
@@ -33,7 +33,7 @@ use fulmar_selftest::console::KeyedCommand;
 use fulmar_selftest::{CommandId, Selftest, SelftestService};
 
 pub use flows::{CableUse, Flow};
-pub use forged::PingCorruption;
+pub use forgery::PingCorruption;
 pub use host::{HostId, Port};
 
 use crate::capture::Capture;

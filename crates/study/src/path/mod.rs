@@ -18,14 +18,14 @@
 //! printed beside it where a plan has one load over one set of links.
 
 mod build;
-mod closed;
+mod closed_form;
 mod outcome;
 mod picture;
 mod plan;
 mod run;
 mod waits;
 
-pub use closed::closed;
+pub use closed_form::closed;
 pub use outcome::{LinkUse, LoadOutcome, Outcome, Sample};
 pub use picture::picture;
 pub use plan::{Group, Link, Load, Plan, Port, Work};

@@ -10,7 +10,7 @@ use fulmar_trace::lnet;
 use super::*;
 use crate::Xid;
 use crate::import::Sender;
-use crate::import::kept::KeptRequest;
+use crate::import::replay_list::ReplayRequest;
 
 const MOUNT: &[u8] = include_bytes!("../../../../../testdata/traces/mount.pcapng.gz");
 const RECOVERY: &[u8] = include_bytes!("../../../../../testdata/traces/recovery.pcapng.gz");
@@ -95,7 +95,7 @@ fn earlier(calls: &Calls<'_>, connect: &Rpc<'_>) -> Import {
         let request = Request::new(rpc.request.message.clone().into_owned(), 1000);
         let is_open = reply.opcode == Opcode::LDLM_ENQUEUE;
         if transno != 0 {
-            let kept = KeptRequest { id, request, is_open };
+            let kept = ReplayRequest { id, request, is_open };
             import.kept.keep((transno, Xid(rpc.xid)), kept);
         }
         match reply.opcode {

@@ -97,7 +97,7 @@ fn the_target_and_the_configuration_limit_the_slots() {
 #[test]
 fn a_target_that_writes_nothing_to_disk_is_sent_nothing_more() {
     let mut rig = mdt(2);
-    for transno in 0..super::super::kept::ReplayList::UNCOMMITTED_MAX as u64 {
+    for transno in 0..super::super::replay_list::ReplayList::UNCOMMITTED_MAX as u64 {
         request(&mut rig, &format::REINT_SETATTR);
         let sent = rig.sent();
         rig.execute(&sent, transno + 10, 1);

@@ -23,7 +23,7 @@ pub(super) type Pool = Text<16>;
 
 /// What somebody wants. What is not set is taken from a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct LayoutSpec {
     pub(super) stripe_size: Option<u32>,
     pub(super) stripe_count: Option<u16>,
     pub(super) first: Option<u32>,
@@ -34,7 +34,7 @@ pub(super) struct Wanted {
     pub(super) is_overstriped: bool,
 }
 
-impl Wanted {
+impl LayoutSpec {
     /// Reads what somebody wants.
     ///
     /// # Errors

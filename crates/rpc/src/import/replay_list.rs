@@ -13,7 +13,7 @@ pub(super) type Key = (u64, Xid);
 
 /// A request that the target has executed, and may lose.
 #[derive(Clone, Debug)]
-pub(super) struct KeptRequest {
+pub(super) struct ReplayRequest {
     pub(super) id: RequestId,
     /// As it is sent again: its message has the transaction number and the versions.
     pub(super) request: Request,
@@ -25,8 +25,8 @@ pub(super) struct KeptRequest {
 #[derive(Debug, Default)]
 pub(super) struct ReplayList {
     /// Opens whose transaction is on disk.
-    opens: BTreeMap<Key, KeptRequest>,
-    uncommitted: BTreeMap<Key, KeptRequest>,
+    opens: BTreeMap<Key, ReplayRequest>,
+    uncommitted: BTreeMap<Key, ReplayRequest>,
     keys: BTreeMap<RequestId, Key>,
     /// When opens are dropped: the transaction of the close, and the open.
     closing: BTreeSet<(u64, Key)>,
@@ -82,7 +82,7 @@ impl ReplayList {
     }
 
     /// Keeps a request, if its transaction is not on disk or it is an open.
-    pub(super) fn keep(&mut self, key: Key, kept: KeptRequest) {
+    pub(super) fn keep(&mut self, key: Key, kept: ReplayRequest) {
         let is_committed = key.0 <= self.committed;
         if is_committed && !kept.is_open {
             return;
@@ -97,7 +97,7 @@ impl ReplayList {
     }
 
     /// Records that a request is not kept any more.
-    fn forget(&mut self, kept: &KeptRequest) {
+    fn forget(&mut self, kept: &ReplayRequest) {
         self.keys.remove(&kept.id);
         if kept.data_len() > 0 {
             self.data_len -= kept.data_len();
@@ -153,14 +153,14 @@ impl ReplayList {
     }
 
     /// Returns all transactions after `last` in order. Opens on disk are the oldest.
-    pub(super) fn after(&self, last: Option<Key>) -> impl Iterator<Item = (Key, &KeptRequest)> {
+    pub(super) fn after(&self, last: Option<Key>) -> impl Iterator<Item = (Key, &ReplayRequest)> {
         let first = move |key: &Key| last.is_none_or(|last| *key > last);
         let from = last.unwrap_or((0, Xid(0)));
         let all = self.opens.range(from..).chain(self.uncommitted.range(from..));
         all.filter(move |(key, _)| first(key)).map(|(key, kept)| (*key, kept))
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&KeptRequest> {
+    pub(super) fn get(&self, key: Key) -> Option<&ReplayRequest> {
         self.uncommitted.get(&key).or(self.opens.get(&key))
     }
 
@@ -173,7 +173,7 @@ impl ReplayList {
     }
 }
 
-impl KeptRequest {
+impl ReplayRequest {
     /// Returns the length in bytes of its data: without data it is 0.
     fn data_len(&self) -> u64 {
         self.request.bulk.as_ref().map_or(0, Bulk::len)
@@ -190,7 +190,7 @@ mod tests {
 
     fn keep(kept: &mut ReplayList, transno: u64, is_open: bool) {
         let request = Request::new(Message::request(&format::PING), 256);
-        let one = KeptRequest { id: RequestId(transno), request, is_open };
+        let one = ReplayRequest { id: RequestId(transno), request, is_open };
         kept.keep((transno, Xid(transno * 128)), one);
     }
 
@@ -222,7 +222,7 @@ mod tests {
             let memory = (BufferId(1), 0, 1000 * transno);
             let bulk = Bulk::new(Direction::ToServer, 8, memory, 0);
             let request = Request::new(Message::request(&format::OST_WRITE), 256).with_bulk(bulk);
-            let one = KeptRequest { id: RequestId(transno), request, is_open: false };
+            let one = ReplayRequest { id: RequestId(transno), request, is_open: false };
             kept.keep((transno, Xid(transno * 128)), one);
         };
         let mut kept = ReplayList::default();

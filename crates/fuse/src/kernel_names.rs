@@ -8,12 +8,12 @@ pub(crate) type Name = (u64, Box<[u8]>);
 
 /// Names that the kernel was told in one epoch.
 #[derive(Debug, Default)]
-pub(crate) struct KeptNames {
+pub(crate) struct KernelNames {
     epoch: u64,
     names: Vec<Name>,
 }
 
-impl KeptNames {
+impl KernelNames {
     /// The kernel is told a name. Returns whether it may keep that.
     pub(crate) fn add(&mut self, epoch: u64, (directory, name): (u64, &[u8])) -> bool {
         if self.epoch != epoch {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_one_epoch() {
-        let mut told = KeptNames::default();
+        let mut told = KernelNames::default();
         assert!(told.add(1, (7, b"a")) && told.add(1, (7, b"b")) && told.add(1, (7, b"a")));
         assert!(told.is_kept(1) && !told.is_kept(2));
         assert!(told.add(2, (8, b"c")) && !told.is_kept(1));
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn names_beyond_the_bound_are_not_kept() {
-        let mut told = KeptNames::default();
+        let mut told = KernelNames::default();
         let name = |number: usize| number.to_string().into_bytes();
         assert!((0..NAMES_MAX).all(|number| told.add(1, (7, &name(number)))));
         assert!(!told.add(1, (7, b"more")) && told.add(1, (7, b"0")));

@@ -30,10 +30,10 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::RequestId;
 
 use super::caller::Caller;
-use super::close::Closed;
+use super::close::CloseReport;
 use super::inode::{Inode, is_regular};
 use super::mount::Open;
-use super::open::{OpenOptions, Opened};
+use super::open::{OpenOptions, OpenResult};
 use crate::data::state::{OpenKey, Part};
 use crate::machine::context::Context;
 
@@ -52,14 +52,14 @@ pub(crate) type HandleKey = (ImportId, RequestId);
 
 /// When a file was opened and closed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reopened {
+pub(crate) struct OpenHistory {
     /// How often, each time within [`WITHIN`].
     count: u32,
     opened: Option<Time>,
     closed: Option<Time>,
 }
 
-impl Reopened {
+impl OpenHistory {
     /// The file is opened. Returns whether it is worth while to keep that.
     fn open(&mut self, now: Time) -> bool {
         let is_within = |at: Option<Time>, time| at.is_some_and(|at| now.since(at) <= time);
@@ -75,7 +75,7 @@ impl Reopened {
 
 /// The opens that are kept of a mount.
 #[derive(Debug, Default)]
-pub(crate) struct KeptOpens {
+pub(crate) struct OpenCache {
     opens: BTreeMap<Fid, IdleHandle>,
     /// Their files by their last use.
     order: BTreeMap<u64, Fid>,
@@ -93,7 +93,7 @@ struct IdleHandle {
     used: u64,
 }
 
-impl KeptOpens {
+impl OpenCache {
     fn add(&mut self, open: Arc<Open>, key: HandleKey, caller: &Caller) {
         let fid = open.fid;
         self.drop(fid);
@@ -158,7 +158,7 @@ impl Context {
         caller: &Caller,
         fid: Fid,
         options: &OpenOptions,
-    ) -> Option<Opened> {
+    ) -> Option<OpenResult> {
         if *options != OpenOptions::read() {
             return None;
         }
@@ -167,7 +167,7 @@ impl Context {
         let mount = core.mounts.get_mut(&self.mount)?;
         let inode = mount.inodes.get(&fid).filter(|inode| inode.bits.has(NEEDED))?;
         let (key, open) = mount.kept.reuse(fid, inode, caller)?;
-        Some(Opened { open, body: inode.body, key, number, is_new: false })
+        Some(OpenResult { open, body: inode.body, key, number, is_new: false })
     }
 
     /// Notes that a file is opened. Returns whether to keep that.
@@ -224,11 +224,11 @@ impl Context {
             Ok(0)
         };
         let _ = self.close_data(opened.number).await;
-        self.close(opened.key, &opened.open, Closed::default()).await?;
+        self.close(opened.key, &opened.open, CloseReport::default()).await?;
         Ok((read?, opened.open.is_kept()))
     }
 
-    async fn open_to_keep(&self, caller: &Caller, fid: Fid) -> Result<Opened, Errno> {
+    async fn open_to_keep(&self, caller: &Caller, fid: Fid) -> Result<OpenResult, Errno> {
         let options = OpenOptions::read();
         if let Some(opened) = self.reopen(caller, fid, &options) {
             return Ok(opened);
@@ -265,13 +265,13 @@ mod tests {
     #[test]
     fn what_is_opened_often_or_again_soon_is_kept() {
         let at = |millis: u64| Time::ZERO + Duration::from_millis(millis);
-        let mut often = Reopened::default();
+        let mut often = OpenHistory::default();
         let opens = [0, 50_000, 100_000, 150_000, 200_000, 261_000];
         assert_eq!(
             opens.map(|time| often.open(at(time))),
             [false, false, false, false, true, false]
         );
-        let mut soon = Reopened::default();
+        let mut soon = OpenHistory::default();
         assert!(!soon.open(at(0)));
         soon.close(at(10));
         assert!(soon.open(at(110)) && !soon.open(at(111)));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_opens_that_are_kept_are_bounded() {
-        let mut kept = KeptOpens::default();
+        let mut kept = OpenCache::default();
         let fid = |oid| Fid { seq: 0x2_0000_0401, oid, version: 0 };
         let key = (ImportId(1), RequestId(1));
         for oid in 0..KEPT_MAX as u32 + 2 {
