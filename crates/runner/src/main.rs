@@ -6,16 +6,19 @@
 //! programs   which test programs cargo has built, and their tests
 //! schedule   many tests at once, then those that run alone, then those that have failed, once more
 //! process    one test: its process group, its limit, its output
+//! marked     all processes of a test, and how long they have waited for a processor
 //! rules      which tests have another limit, and which run alone
 //! report     a line for each test, the output of those that failed, the sums
 //! ```
 //!
-//! A test that hangs is ended at its limit and fails with its name and its output; no test sees the threads, memory,
+//! A test that hangs is ended at its limit, in which the time does not count for which it waited for a processor, and fails
+//! with its name and its output; no test sees the threads, memory,
 //! addresses or mounts of another one. A test that fails runs once more, alone, when all others have ended. If it passes
 //! then, it is reported as `FLAKY`. The status is 0 if every test passed in one of its two runs.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod marked;
 mod options;
 mod process;
 mod programs;

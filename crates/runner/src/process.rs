@@ -9,19 +9,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
+use crate::marked::{self, MARK};
 use crate::programs::Test;
 use crate::report::{Outcome, Verdict};
 use crate::rules::Rule;
 
 /// A process that has not ended so long after SIGKILL waits in the kernel, perhaps for ever.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// The variable by which all processes of a test are known.
-const MARK: &str = "FULMAR_TEST";
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// At most so much of a test's output is shown, its end.
 const OUTPUT_MAX: u64 = 200_000;
+/// A test is ended after so many times its limit, however long it has waited for a processor.
+const STARVED: u32 = 4;
 
 /// Runs a test. Everything that it has started is ended with it.
 pub(crate) fn run(test: &Test, rule: &Rule) -> Result<Outcome, String> {
@@ -36,7 +37,7 @@ pub(crate) fn run(test: &Test, rule: &Rule) -> Result<Outcome, String> {
     command.stderr(file.try_clone().map_err(at)?).process_group(0);
     let begun = Instant::now();
     let mut child = command.spawn().map_err(at)?;
-    let ended = wait(&mut child, rule.limit).map_err(at)?;
+    let ended = wait_for(&mut child, rule.limit, &mark).map_err(at)?;
     let took = begun.elapsed();
     end(&mut child, ended.is_none()).map_err(at)?;
     if ended.is_none_or(|status| !status.success()) {
@@ -46,7 +47,11 @@ pub(crate) fn run(test: &Test, rule: &Rule) -> Result<Outcome, String> {
     let verdict = match ended {
         None => {
             let Rule { limit, why, .. } = rule;
-            Verdict::Failed(format!("it has not ended after {limit:?} ({why})"))
+            let why = match took.saturating_sub(*limit).as_secs() {
+                0 => format!("({why})"),
+                waited => format!("({why}), and {waited} s in which it waited for a processor"),
+            };
+            Verdict::Failed(format!("it has not ended after {limit:?} {why}"))
         }
         Some(status) if !status.success() => Verdict::Failed(status.to_string()),
         Some(_) if !output.contains("test result: ok. 1 passed") => {
@@ -76,7 +81,27 @@ fn output_file(mark: &str) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Waits until the process has ended, at most so long.
+/// Waits until the process of a test has ended, at most so long. The time does not count for which the test was ready and
+/// other programs had the processors: how much they do is not the test's.
+fn wait_for(
+    child: &mut Child,
+    limit: Duration,
+    mark: &str,
+) -> std::io::Result<Option<std::process::ExitStatus>> {
+    let (begun, mut end) = (Instant::now(), limit);
+    loop {
+        if let Some(status) = wait(child, end.saturating_sub(begun.elapsed()))? {
+            return Ok(Some(status));
+        }
+        let later = (limit + marked::waited(mark)).min(limit * STARVED);
+        if later <= begun.elapsed() {
+            return Ok(None);
+        }
+        end = later;
+    }
+}
+
+/// Waits until a process has ended, at most so long.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
     let begun = Instant::now();
     let mut pause = Duration::from_micros(500);
@@ -116,27 +141,9 @@ fn not_run(output: &str) -> Option<&str> {
 /// ended; one that waits in the kernel is left to it.
 fn end_marked(mark: &str) {
     let begun = Instant::now();
-    while kill_marked(mark) && begun.elapsed() < END_TIMEOUT {
+    while marked::kill(mark) && begun.elapsed() < END_TIMEOUT {
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Kills the processes of a test, which have inherited the environment. Returns whether there were any.
-fn kill_marked(mark: &str) -> bool {
-    let wanted = format!("{MARK}={mark}");
-    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
-    let mut is_any = false;
-    for process in processes.flatten() {
-        let id = process.file_name().to_str().and_then(|name| name.parse().ok());
-        let Some(id) = id.and_then(Pid::from_raw) else { continue };
-        // Processes of other users, and those that have just ended, cannot be read.
-        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes()) {
-            let _ = kill_process(id, Signal::KILL);
-            is_any = true;
-        }
-    }
-    is_any
 }
 
 fn end_of(file: &mut File) -> std::io::Result<String> {
