@@ -70,6 +70,8 @@ mod tests {
         }
         assert!(kill(&mark));
         for mut process in processes {
+            // One that has not quite begun has no environment yet, and was not found.
+            process.kill().unwrap();
             assert!(!process.wait().unwrap().success());
         }
         assert!(!kill(&mark));
