@@ -29,7 +29,9 @@ impl Mdt {
     pub(crate) fn close(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         let epoch = call.message.require(&IO_EPOCH).map_err(|_| Errno::EPROTO)?;
         let record = call.message.require(&REINT).map_err(|_| Errno::EPROTO)?;
-        let ReintChange::SetAttr(asked) = record.change else { return Err(Errno::EPROTO.into()) };
+        let ReintChange::SetAttr(mut asked) = record.change else {
+            return Err(Errno::EPROTO.into());
+        };
         let reply = |status, body: &MdtBody| {
             Message::reply(call.message.format(), status).with(&MDT_BODY, body)
         };
@@ -43,7 +45,10 @@ impl Mdt {
         let view = self.view(call);
         let _locked = self.lock(&[open.fid, other]);
         let has_lease = self.opens().holds_lease(open.fid, epoch.handle);
-        let atime_set = self.opens().atime_set(open.fid);
+        // A time of access that was set after the read stays.
+        if self.opens().atime_set(open.fid).is_some_and(|set| asked.atime <= set) {
+            asked.valid = AttrValid(asked.valid.0 & !AttrValid::ATIME_SET.0);
+        }
         let is_last = self.opens().close(epoch.handle);
         let committed = self.commit(call, |change| {
             let exchanged = match (swapped, caller.as_ref().map_err(|errno| *errno)) {
@@ -54,7 +59,7 @@ impl Mdt {
                 (Ok(None), _) => Ok(false),
                 (Ok(Some(_)), Err(errno)) | (Err(errno), _) => Err(errno),
             };
-            let mut body = self.closed(change, open, &asked, (is_last, atime_set), &view)?;
+            let mut body = self.closed(change, open, &asked, (is_last, &view))?;
             if exchanged == Ok(true) {
                 body.valid = body.valid | Valid::CLOSE_INTENT_EXECED;
             }
@@ -103,11 +108,10 @@ impl Mdt {
         change: &mut Change<'_>,
         open: Open,
         asked: &SetAttr,
-        (is_last, atime_set): (bool, Option<i64>),
-        view: &View,
+        (is_last, view): (bool, &View),
     ) -> Result<MdtBody, Failure> {
         let Some(before) = change.inode(open.fid)? else { return Ok(MdtBody::default()) };
-        let inode = self.after_close(&before, open, asked, atime_set);
+        let inode = self.after_close(&before, open, asked);
         if !open.flags.has(OpenFlags::VOLATILE) && !self.opens().is_volatile(open.fid) {
             change.note_close(open, &before, &inode);
         }
@@ -123,14 +127,7 @@ impl Mdt {
     }
 
     /// Returns a file with the times and the size that the client has at its close.
-    /// `atime_set`: when somebody has set that of the last access.
-    fn after_close(
-        &self,
-        before: &Inode,
-        open: Open,
-        asked: &SetAttr,
-        atime_set: Option<i64>,
-    ) -> Inode {
+    fn after_close(&self, before: &Inode, open: Open, asked: &SetAttr) -> Inode {
         type A = AttrValid;
         let mut inode = before.clone();
         let attributes = &mut inode.attributes;
@@ -145,9 +142,7 @@ impl Mdt {
             }
         }
         let diff = self.tuning().atime_diff;
-        // A time that was set after the read stays.
-        let is_newer = asked.atime > attributes.atime.saturating_add(diff)
-            && atime_set.is_none_or(|set| asked.atime > set);
+        let is_newer = asked.atime > attributes.atime.saturating_add(diff);
         if has(A::ATIME, A::ATIME_SET) && is_newer {
             attributes.atime = asked.atime;
         }
