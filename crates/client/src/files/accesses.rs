@@ -42,13 +42,20 @@ impl AccessTimes {
 pub(crate) struct Access {
     /// Seconds since 1970.
     time: i64,
-    /// The time that was known before. If another one is, another client has set it.
+    /// The time of the file without this read. Where the file has another one, somebody has set that.
     before: i64,
     /// Whether the next close has to tell the MDT.
     is_new: bool,
 }
 
 impl Access {
+    /// A file is read now, which has shown this time until now: perhaps that of an earlier read.
+    fn new(now: i64, shown: i64, earlier: Option<Self>) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.time == shown);
+        let before = earlier.map_or(shown, |earlier| earlier.before);
+        Self { time: now, before, is_new: true }
+    }
+
     /// Returns whether the MDT need not be told.
     pub(super) fn is_told(&self) -> bool {
         !self.is_new
@@ -79,9 +86,7 @@ impl Context {
             && let Some(mount) = core.mounts.get_mut(&self.mount)
             && let Some(inode) = mount.inodes.get_mut(&fid)
         {
-            let earlier = inode.access.filter(|earlier| earlier.time == before.atime);
-            let before = earlier.map_or(before.atime, |earlier| earlier.before);
-            inode.access = Some(Access { time: now, before, is_new: true });
+            inode.access = Some(Access::new(now, before.atime, inode.access));
         }
     }
 
@@ -130,5 +135,18 @@ mod tests {
         assert!(noted(AccessTimes::Always, file(15, 10, 12), 20));
         assert!(!noted(AccessTimes::Never, file(10, 10, 12), 20));
         assert!(!noted(AccessTimes::Always, file(20, 10, 12), 20), "times do not go back");
+    }
+
+    #[test]
+    fn a_read_is_shown_until_somebody_sets_another_time() {
+        let shown = |access: Access, atime| {
+            access.shown(Attributes { atime, ..Attributes::default() }).atime
+        };
+        let first = Access::new(20, 10, None);
+        let second = Access::new(30, 20, Some(first));
+        assert_eq!([shown(first, 10), shown(second, 10)], [20, 30]);
+        assert_eq!([shown(first, 5), shown(second, 5), shown(second, 40)], [5, 5, 40]);
+        // Somebody has set the time between the reads.
+        assert_eq!(shown(Access::new(30, 7, Some(first)), 7), 30);
     }
 }
