@@ -28,7 +28,6 @@ type Words = [u32; 7];
 /// synchronous, keep their time of access, are not dumped, and give their project to what is made in them.
 const KINDS: [(u32, u32); 6] =
     [(0x8, 0x10), (0x10, 0x20), (0x20, 0x8), (0x40, 0x80), (0x80, 0x40), (0x200, 0x2000_0000)];
-const KINDS_SET: u32 = 0x2f8;
 
 impl Front {
     /// Reads or sets the flags of a file. All other requests of programs are refused.
@@ -58,15 +57,11 @@ impl Front {
                 };
                 self.run(request, reply, set, |reply, _| reply.ioctl(0, &[]));
             }
-            // Also what no file here can have, as direct access to memory.
-            (SET_WORDS, _, Some(words)) if words[0] & !KINDS_SET != 0 => {
-                reply.fail(Errno::EOPNOTSUPP);
-            }
             (SET_WORDS, _, Some(words)) => {
                 let set = |state: Arc<State>| async move {
                     let file = file?;
                     let before = found(state.file_system.getattr(&caller, file).await)?;
-                    let change = wanted(&before, words);
+                    let change = wanted(&before, words)?;
                     found(state.file_system.setattr(&caller, file, change).await)
                 };
                 self.run(request, reply, set, |reply, _| reply.ioctl(0, &[]));
@@ -93,16 +88,23 @@ fn told(found: &Attributes) -> Vec<u8> {
 }
 
 /// Returns what a program changes. Flags that are not of its kind stay.
-fn wanted(before: &Attributes, [kinds, _, _, project, ..]: Words) -> Change {
+///
+/// # Errors
+/// EOPNOTSUPP for one that no file here can have, as direct access to memory.
+fn wanted(before: &Attributes, [kinds, _, _, project, ..]: Words) -> Result<Change, Errno> {
+    let unknown = KINDS.into_iter().fold(kinds, |left, (kind, _)| left & !kind);
+    if unknown != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let set = |flags, (kind, flag): (u32, u32)| {
         if kinds & kind == 0 { flags & !flag } else { flags | flag }
     };
     let flags = KINDS.into_iter().fold(before.flags, set);
-    Change {
+    Ok(Change {
         flags: (flags != before.flags).then_some(flags),
         project: (project != before.project).then_some(project),
         ..Change::default()
-    }
+    })
 }
 
 #[cfg(test)]
@@ -114,11 +116,11 @@ mod tests {
         let before = Attributes { flags: 0x2000_0018, project: 7, ..Attributes::default() };
         let words = words(&told(&before)).unwrap();
         assert_eq!(words, [0x228, 0, 0, 7, 0, 0, 0]);
-        assert_eq!(wanted(&before, words), Change::default());
+        assert_eq!(wanted(&before, words), Ok(Change::default()));
         let other = Attributes { flags: 0x100, ..Attributes::default() };
-        let change = wanted(&other, words);
+        let change = wanted(&other, words).unwrap();
         assert_eq!((change.flags, change.project), (Some(0x2000_0118), Some(7)));
         assert_eq!(super::words(&[0; 27]), None);
-        assert_eq!(KINDS.iter().fold(0, |set, (kind, _)| set | kind), KINDS_SET);
+        assert_eq!(wanted(&other, [0x8000, 0, 0, 0, 0, 0, 0]), Err(Errno::EOPNOTSUPP));
     }
 }
