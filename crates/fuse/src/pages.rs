@@ -88,7 +88,7 @@ pub(crate) enum FillState {
     /// It waits, or what it has found is not valid any more.
     Nothing,
     /// Its reply is about to be written, with data that are dropped if what protects them is lost.
-    Protection,
+    Protected,
     /// The same with data that nothing protects.
     Unprotected,
 }
@@ -128,7 +128,7 @@ impl Pages {
         let Some(fill) = pages.fills.get_mut(&fill) else { return };
         fill.state = match is_protected {
             _ if fill.changes != pages.changes => FillState::Nothing,
-            true => FillState::Protection,
+            true => FillState::Protected,
             false if fill.tries >= TRIES => FillState::Unprotected,
             false => FillState::Nothing,
         };
@@ -286,7 +286,7 @@ mod tests {
         assert!(!pages.concerns(7) && !pages.lose(7));
         pages.attempt(7, fill);
         pages.found(7, fill, true);
-        assert_eq!(pages.state(7, fill), FillState::Protection);
+        assert_eq!(pages.state(7, fill), FillState::Protected);
         pages.end(7, fill);
         assert!(pages.concerns(7) && pages.lose(7));
         // Another lock is lost at the same time.
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!((pages.state(7, fill), pages.concerns(7)), (FillState::Nothing, false));
         pages.attempt(7, fill);
         pages.found(7, fill, true);
-        assert_eq!(pages.state(7, fill), FillState::Protection);
+        assert_eq!(pages.state(7, fill), FillState::Protected);
     }
 
     #[test]

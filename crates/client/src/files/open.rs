@@ -103,7 +103,7 @@ pub(crate) struct OpenResult {
 
 /// The answer to an open.
 enum Answer {
-    OpenResult(Box<OpenResult>),
+    Here(Box<OpenResult>),
     /// The file is on another MDT.
     Elsewhere(Fid),
 }
@@ -112,7 +112,7 @@ impl Answer {
     /// Returns what was opened at the MDT that has it.
     fn here(self) -> Result<OpenResult, Errno> {
         match self {
-            Self::OpenResult(opened) => Ok(*opened),
+            Self::Here(opened) => Ok(*opened),
             Self::Elsewhere(_) => Err(Errno::EREMOTE),
         }
     }
@@ -231,7 +231,7 @@ impl Context {
                 let which = Which::Name(parent, place, name.clone());
                 let above = self.watched_name(parent);
                 match self.open(caller, which, flags, options).await? {
-                    Answer::OpenResult(opened) => {
+                    Answer::Here(opened) => {
                         if opened.is_new {
                             self.look_up_again(caller, above);
                         }
@@ -380,7 +380,7 @@ impl Context {
             self.keep_open(caller, key, &open);
         }
         drop(acquired);
-        Ok(Answer::OpenResult(Box::new(OpenResult { open, body, key, number, is_new })))
+        Ok(Answer::Here(Box::new(OpenResult { open, body, key, number, is_new })))
     }
 }
 
