@@ -6,7 +6,7 @@
 //! programs   which test programs cargo has built, and their tests
 //! schedule   many tests at once, then those that run alone, then those that have failed, once more
 //! process    one test: its process group, its limit, its output
-//! marked     all processes of a test, and how long they have waited for a processor
+//! mark       all processes of a test, and how long they have waited for a processor
 //! rules      which tests have another limit, and which run alone
 //! report     a line for each test, the output of those that failed, the sums
 //! ```
@@ -18,7 +18,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod marked;
+mod mark;
 mod options;
 mod process;
 mod programs;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
-use crate::marked::{self, MARK};
+use crate::mark::{self, MARK};
 use crate::programs::Test;
 use crate::report::{Outcome, Verdict};
 use crate::rules::Rule;
@@ -22,7 +22,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// At most so much of a test's output is shown, its end.
 const OUTPUT_MAX: u64 = 200_000;
 /// A test is ended after so many times its limit, however long it has waited for a processor.
-const STARVED: u32 = 4;
+const LIMITS_MAX: u32 = 4;
 
 /// Runs a test. Everything that it has started is ended with it.
 pub(crate) fn run(test: &Test, rule: &Rule) -> Result<Outcome, String> {
@@ -93,7 +93,7 @@ fn wait_for(
         if let Some(status) = wait(child, end.saturating_sub(begun.elapsed()))? {
             return Ok(Some(status));
         }
-        let later = (limit + marked::waited(mark)).min(limit * STARVED);
+        let later = (limit + mark::waited(mark)).min(limit * LIMITS_MAX);
         if later <= begun.elapsed() {
             return Ok(None);
         }
@@ -141,7 +141,7 @@ fn not_run(output: &str) -> Option<&str> {
 /// ended; one that waits in the kernel is left to it.
 fn end_marked(mark: &str) {
     let begun = Instant::now();
-    while marked::kill(mark) && begun.elapsed() < END_TIMEOUT {
+    while mark::kill(mark) && begun.elapsed() < END_TIMEOUT {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
