@@ -29,7 +29,7 @@ use crate::Host;
 use crate::debug::{Log, Rotor};
 use crate::networks::Networks;
 use crate::selftest::Selftest;
-use crate::targets::Hosting;
+use crate::targets::HostedTargets;
 use crate::views;
 
 /// The timeout of a ping whose caller gives none, in seconds.
@@ -44,7 +44,7 @@ pub(crate) struct Daemon {
     pub(super) node: fulmar_net::Admin,
     pub(super) networks: Networks,
     selftest: Option<Selftest>,
-    pub(super) hosting: Hosting,
+    pub(super) hosting: HostedTargets,
     pub(super) log: Arc<Log>,
     pub(super) rotor: Rotor,
 }
@@ -54,7 +54,7 @@ impl Daemon {
         node: fulmar_net::Admin,
         networks: Networks,
         selftest: Option<Selftest>,
-        hosting: Hosting,
+        hosting: HostedTargets,
         log: Arc<Log>,
     ) -> Self {
         let rotor = Rotor::new(&networks.parameters);

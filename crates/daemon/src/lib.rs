@@ -57,7 +57,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use admin::Daemon;
 use debug::Log;
 use networks::Networks;
-use targets::Hosting;
+use targets::HostedTargets;
 
 pub use check::{CheckReport, check};
 pub use selftest::Selftest;
@@ -345,7 +345,7 @@ fn configured(
     let selftest = opened
         .transpose()
         .map_err(|error| DaemonError::Configure { what: "the role selftest".into(), error })?;
-    let hosting = Hosting::new(node, port);
+    let hosting = HostedTargets::new(node, port);
     let daemon = Daemon::new(node.admin(), networks, selftest, hosting, log);
     configure(&daemon, config, &own)?;
     Ok(daemon)

@@ -14,7 +14,7 @@ use sd_notify::NotifyState;
 use crate::admin::{Daemon, Result};
 
 /// The targets that the node serves, from the first one on.
-pub(crate) struct Hosting {
+pub(crate) struct HostedTargets {
     node: Node,
     port: u16,
     state: Mutex<State>,
@@ -28,7 +28,7 @@ enum State {
     Ended,
 }
 
-impl Hosting {
+impl HostedTargets {
     pub(crate) fn new(node: &Node, port: u16) -> Self {
         Self { node: node.clone(), port, state: Mutex::new(State::None) }
     }

@@ -62,10 +62,10 @@ impl Notices {
     }
 
     /// Begins a request that fills pages of a file, or writes them.
-    pub(crate) fn begin_fill(self: &Arc<Self>, file: u64, (offset, len): (u64, u64)) -> Filling {
+    pub(crate) fn begin_fill(self: &Arc<Self>, file: u64, (offset, len): (u64, u64)) -> FillGuard {
         let number =
             self.nodes(|nodes| nodes.pages.begin(file, offset..offset.saturating_add(len)));
-        Filling { fill: Fill { notices: self.clone(), file, number } }
+        FillGuard { fill: Fill { notices: self.clone(), file, number } }
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Fill {
 
 /// The same until its reply is written.
 #[derive(Debug)]
-pub(crate) struct Filling {
+pub(crate) struct FillGuard {
     pub(crate) fill: Fill,
 }
 
@@ -111,7 +111,7 @@ impl Fill {
     }
 }
 
-impl Drop for Filling {
+impl Drop for FillGuard {
     fn drop(&mut self) {
         let Fill { notices, file, number } = self.fill.clone();
         let state = self.fill.state();

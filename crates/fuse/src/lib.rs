@@ -80,7 +80,7 @@ mod counts;
 mod directory;
 mod dropping;
 mod expected;
-mod filling;
+mod fill;
 mod flags;
 mod front;
 mod handles;

@@ -12,7 +12,7 @@ use futures_util::future::select;
 
 use crate::front::Front;
 use crate::options::FileLocks;
-use crate::owners::{Owners, Pending};
+use crate::owners::{Owners, PendingClose};
 use crate::replies::Reply;
 use crate::state::State;
 
@@ -111,7 +111,7 @@ impl State {
     }
 
     /// Waits until locks were unlocked, or that need not be waited for any more.
-    async fn released(&self, Pending { released, limit }: Pending) {
+    async fn released(&self, PendingClose { released, limit }: PendingClose) {
         match limit {
             Some(limit) => _ = select(released, pin!(self.file_system.sleep(limit))).await,
             None => _ = released.await,

@@ -34,7 +34,7 @@ struct FileOwners {
 
 /// The end of an open file may be under way.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingClose {
     /// Is ready when locks were unlocked.
     pub(crate) released: oneshot::Receiver<()>,
     /// How long to wait for it, if that has a limit.
@@ -100,7 +100,7 @@ impl Owners {
         file: Fid,
         (owner, handle): (u64, u64),
         refused: Option<u64>,
-    ) -> Option<Pending> {
+    ) -> Option<PendingClose> {
         let owners = self.0.get_mut(&file)?;
         owners.closed.retain(|_, closed| now.duration_since(*closed) < RELEASE_TIMEOUT);
         owners.waiting.retain(|waiting| !waiting.is_canceled());
@@ -124,7 +124,7 @@ impl Owners {
         // What is being unlocked ends when the server has answered.
         let limit = last.filter(|_| !is_releasing);
         let limit = limit.map(|at| RELEASE_TIMEOUT.saturating_sub(now.duration_since(at)));
-        Some(Pending { released, limit })
+        Some(PendingClose { released, limit })
     }
 
     fn forget_unused(&mut self, file: Fid) {

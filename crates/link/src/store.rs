@@ -14,7 +14,7 @@ use crate::packet::LONGEST;
 pub(crate) struct Store {
     chunks: VecDeque<Chunk>,
     free: Vec<Box<[u8]>>,
-    packets: VecDeque<Waiting>,
+    packets: VecDeque<QueuedPacket>,
     /// Delayed packets by their time and their order.
     late: BTreeMap<(Time, u64), Late>,
     count: u64,
@@ -29,7 +29,7 @@ struct Chunk {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueuedPacket {
     due: Time,
     len: usize,
     segments: u32,
@@ -88,7 +88,7 @@ impl Store {
         let chunk = self.chunks.back_mut().expect("the packet is in it");
         chunk.filled = (chunk.filled + len).next_multiple_of(ALIGNED).min(chunk.bytes.len());
         chunk.packets += 1;
-        self.packets.push_back(Waiting { due, len, segments, line_bytes });
+        self.packets.push_back(QueuedPacket { due, len, segments, line_bytes });
     }
 
     /// Stores a packet that arrives at `due`, independent of others.

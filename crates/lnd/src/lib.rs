@@ -46,7 +46,7 @@ pub use output::{Notice, Output};
 pub use path::PathState;
 pub use receive::{Received, RxId, Verdict};
 pub use send::{FailureClass, SendError, SendRequest};
-pub use stream::{Closed, DialError, Need, Stream};
+pub use stream::{CloseCause, DialError, Need, Stream};
 
 /// A network driver, as a pure machine. After each call its owner drains [`Lnd::poll_output`], in
 /// order.

@@ -44,7 +44,7 @@ pub struct DialError(pub Errno);
 
 /// How a connection ended, as the socket reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum CloseCause {
     /// The peer closed it.
     Eof,
     /// Reading failed.

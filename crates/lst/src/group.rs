@@ -79,7 +79,7 @@ fn add_group(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
     let failed = format!("Failed to add group {group}");
     let about = About { object: "group", failed: &failed };
     tool.execute(about, Command::AddGroup { group: group.clone() })?;
-    let mut adding = Adding { about, features: wanted, added: false, failed: Vec::new() };
+    let mut adding = GroupAddition { about, features: wanted, added: false, failed: Vec::new() };
     let mut ended = Ok(());
     for list in lists {
         match expand(list) {
@@ -110,7 +110,7 @@ fn add_group(tool: &mut Tool<'_>, line: &Line) -> CommandResult {
 }
 
 /// A group under construction.
-struct Adding<'a> {
+struct GroupAddition<'a> {
     about: About<'a>,
     /// Features of the session, as far as known.
     features: u32,
@@ -119,7 +119,7 @@ struct Adding<'a> {
     failed: Vec<Failure>,
 }
 
-impl Adding<'_> {
+impl GroupAddition<'_> {
     /// Handles the answer of the console about the nodes of a list.
     fn take(&mut self, tool: &mut Tool<'_>, list: &str, answer: Answer) -> CommandResult {
         let reply = match answer {

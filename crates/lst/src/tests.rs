@@ -23,9 +23,9 @@ use super::tool::{Environment, Tool};
 /// The requests that the console expects, in order, and its answers.
 type Script = Vec<(Command, Answer)>;
 
-struct Scripted(VecDeque<(Command, Answer)>);
+struct ScriptedConsole(VecDeque<(Command, Answer)>);
 
-impl Console for Scripted {
+impl Console for ScriptedConsole {
     fn ask(&mut self, command: Command) -> Result<Answer, CallFailure> {
         let (expected, answer) =
             self.0.pop_front().unwrap_or_else(|| panic!("unexpected {command:?}"));
@@ -36,12 +36,12 @@ impl Console for Scripted {
 
 /// A clock that advances only by waiting.
 #[derive(Default)]
-struct Waiting {
+struct WaitClock {
     now: Duration,
     waits: Vec<u128>,
 }
 
-impl Clock for Waiting {
+impl Clock for WaitClock {
     fn now(&self) -> Duration {
         self.now
     }
@@ -88,8 +88,8 @@ struct Ran {
 }
 
 fn run_in(environment: &Environment, line: &str, script: Script) -> Ran {
-    let mut console = Scripted(script.into());
-    let mut clock = Waiting::default();
+    let mut console = ScriptedConsole(script.into());
+    let mut clock = WaitClock::default();
     let mut out = Output::default();
     let mut err = Output { both: Rc::clone(&out.both), ..Output::default() };
     let words = shlex::split(line).unwrap();

@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
 }
 
 /// The locks of some files.
-pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ()>>;
+pub(crate) type FileLocks<'a> = Vec<MutexGuard<'a, ()>>;
 
 impl Mdt {
     /// Starts an MDT, and makes its root directory if it has none. Nothing else may use the store.
@@ -336,7 +336,7 @@ impl Mdt {
     }
 
     /// Acquires the locks of files, in an order that all have.
-    pub(crate) fn lock(&self, fids: &[Fid]) -> Locked<'_> {
+    pub(crate) fn lock(&self, fids: &[Fid]) -> FileLocks<'_> {
         let place = |fid: &Fid| {
             let spread = (fid.seq ^ u64::from(fid.oid)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             spread as usize % LOCKS
@@ -352,7 +352,7 @@ impl Mdt {
     pub(crate) fn lock_with_entries(
         &self,
         places: &[(Fid, &[u8])],
-    ) -> Result<Locked<'_>, StoreError> {
+    ) -> Result<FileLocks<'_>, StoreError> {
         loop {
             let found = self.entries(places)?;
             let directories = places.iter().map(|(directory, _)| *directory);

@@ -31,7 +31,7 @@ use crate::kernel::{TcpState, tcp_state};
 use crate::listener::Listener;
 use crate::node::{NiAddress, NiOptions, wall_clock};
 use crate::runtime::Message;
-use crate::shared::{Listening, Shared};
+use crate::shared::{ListenerUse, Shared};
 use crate::tap::Tap;
 use crate::turn::in_handler;
 
@@ -404,7 +404,7 @@ impl Admin {
                 let message = Message::Listen(self.0.clone(), listener.clone());
                 self.0.runtime.post(self.0.home, message);
             }
-            listeners.insert(address, Listening { listeners: opened, users: 1 });
+            listeners.insert(address, ListenerUse { listeners: opened, users: 1 });
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
-use fulmar_lnd::{Closed, DialError, Need, Stream};
+use fulmar_lnd::{CloseCause, DialError, Need, Stream};
 use fulmar_lnet::{Event, EventDone, MdId, PingReply, QueryId, ServiceId};
 use fulmar_node::{Node as Machine, Output};
 use smallvec::SmallVec;
@@ -253,7 +253,7 @@ impl Core {
                 self.machine.handle_sent(now, conn.id, flushed.sent);
             }
             if let Some(errno) = flushed.error {
-                self.ended(now, &conn, Closed::WriteError(errno), actions);
+                self.ended(now, &conn, CloseCause::WriteError(errno), actions);
             }
         }
         for (conn, errno) in report.not_dialled {
@@ -294,7 +294,7 @@ impl Core {
         &mut self,
         now: Time,
         conn: &Arc<Conn>,
-        how: Closed,
+        how: CloseCause,
         actions: &mut Actions,
     ) {
         if !conn.is_ended() {

@@ -117,9 +117,9 @@ mod tests {
     use crate::{Node, Options, Runtime};
 
     /// Panics in its I/O thread.
-    struct Broken(Arc<Shared>);
+    struct PanickingService(Arc<Shared>);
 
-    impl TimeoutHandler for Broken {
+    impl TimeoutHandler for PanickingService {
         fn key(&self) -> u64 {
             u64::MAX
         }
@@ -138,7 +138,7 @@ mod tests {
         note_panics();
         let runtime = Runtime::new(Some(1)).unwrap();
         let [a, b] = [(); 2].map(|()| Node::start(&runtime, Options::default()).unwrap());
-        let broken = Message::Arm(Arc::new(Broken(a.0.clone())), Time::ZERO);
+        let broken = Message::Arm(Arc::new(PanickingService(a.0.clone())), Time::ZERO);
         runtime.shared.post(0, broken);
         for node in [&a, &b] {
             let failure = node.wait().unwrap_err();

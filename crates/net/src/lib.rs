@@ -157,7 +157,7 @@ pub use kernel::{ClockState, TcpState, clock_state, processor_time, tcp_state};
 pub use memory::{Buffer, Memory, SEGMENTS_MAX, Slice};
 pub use node::{NiAddress, NiOptions, Node, Options, wall_clock};
 pub use queues::Delivery;
-pub use run::{Host, Job, JobDone, Running};
+pub use run::{Host, Job, JobReport, Running};
 pub use runtime::Runtime;
 pub use service::{Handler, Service};
 pub use tap::Tap;

@@ -44,10 +44,10 @@ pub trait Host: Send + Sync + 'static {
 }
 
 /// Work for a machine that is done without its lock. It returns a closure that reports the result.
-pub type Job<S> = Box<dyn FnOnce() -> JobDone<S> + Send>;
+pub type Job<S> = Box<dyn FnOnce() -> JobReport<S> + Send>;
 
 /// Reports the result of a [`Job`] to its machine.
-pub type JobDone<S> = Box<dyn FnOnce(&mut S, Time) + Send>;
+pub type JobReport<S> = Box<dyn FnOnce(&mut S, Time) + Send>;
 
 /// A machine that runs as a service of a node. Clones are handles to the same one.
 pub struct Running<H: Host>(Arc<Inner<H>>);

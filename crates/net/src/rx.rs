@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fulmar_base::Sink;
-use fulmar_lnd::{Closed, Need};
+use fulmar_lnd::{CloseCause, Need};
 
 use crate::conn::Conn;
 use crate::errno_of;
@@ -92,7 +92,7 @@ pub(crate) enum Step {
     /// The machine reads nothing now, or has ended the connection.
     Paused,
     /// The connection has ended.
-    Ended(Closed),
+    Ended(CloseCause),
 }
 
 impl Rx {
@@ -143,7 +143,7 @@ impl Rx {
         };
         node.counters.reads.add(1);
         match result {
-            Ok(0) => Step::Ended(Closed::Eof),
+            Ok(0) => Step::Ended(CloseCause::Eof),
             Ok(len) => {
                 self.take(node, conn, len, scratch);
                 if len < wanted { Step::Empty } else { Step::More(len) }
@@ -152,7 +152,7 @@ impl Rx {
                 node.counters.reads_empty.add(1);
                 Step::Blocked
             }
-            Err(error) => Step::Ended(Closed::ReadError(errno_of(&error))),
+            Err(error) => Step::Ended(CloseCause::ReadError(errno_of(&error))),
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     /// Notified when a thread has handled the events of a service of a node that has ended.
     pub(crate) quiet: Condvar,
     pub(crate) counters: Counters,
-    pub(crate) listeners: Lock<BTreeMap<IpAddr, Listening>>,
+    pub(crate) listeners: Lock<BTreeMap<IpAddr, ListenerUse>>,
     /// The CPTs of addresses whose connections are bound to some.
     pub(crate) cpts: Lock<BTreeMap<IpAddr, Vec<usize>>>,
     /// The types of service of addresses whose connections have one.
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
 }
 
 /// What listens at an address.
-pub(crate) struct Listening {
+pub(crate) struct ListenerUse {
     /// One for each port.
     pub(crate) listeners: Vec<Arc<Listener>>,
     /// How many network interfaces have the address.

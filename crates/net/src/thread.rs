@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fulmar_base::{Time, Timers};
-use fulmar_lnd::Closed;
+use fulmar_lnd::CloseCause;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -363,7 +363,7 @@ impl Thread {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(slot as u64);
         if let Err(error) = epoll::add(&self.epoll, conn.socket(), data, flags) {
-            return end(&node, &conn, Closed::ReadError(crate::errno_of(&error.into())));
+            return end(&node, &conn, CloseCause::ReadError(crate::errno_of(&error.into())));
         }
         conn.slot.store(slot, Ordering::Relaxed);
         let socket = Socket { node, conn, rx: Rx::new(), dialling, hungry: false, ending: false };
@@ -496,7 +496,7 @@ impl Slot {
     }
 }
 
-fn end(node: &Arc<node::Shared>, conn: &Arc<Conn>, how: Closed) {
+fn end(node: &Arc<node::Shared>, conn: &Arc<Conn>, how: CloseCause) {
     let _ = node.turn(|core, now, actions| core.ended(now, conn, how, actions));
 }
 

@@ -138,13 +138,13 @@ fn serve(host: &TestHost) -> Running<Object> {
 }
 
 /// A connected client.
-struct Connected {
+struct ConnectedClient {
     client: Running<Caller>,
     import: ImportId,
     notices: Receiver<Option<Done>>,
 }
 
-impl Connected {
+impl ConnectedClient {
     fn new(host: &TestHost, server: Nid) -> Self {
         let (sender, notices) = sync_channel(64);
         let caller = Caller { memory: Mutex::default(), notices: sender };
@@ -190,7 +190,7 @@ fn objects_are_written_and_read_through_any_memory() {
     let (a, b) = (TestHost::start(&runtime), TestHost::start(&runtime));
     let served = serve(&b);
     let object = served.host();
-    let client = Connected::new(&a, b.nid);
+    let client = ConnectedClient::new(&a, b.nid);
     let pages = Buffer::new(17 << 20);
     for (seed, (offset, len)) in
         [(0, 1), (4095, 1 << 20), (8192, 3 << 20), (1 << 20, 16 << 20), (5, 1000)]

@@ -66,7 +66,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use fulmar_base::{ConnId, Errno, Time};
-use fulmar_lnd::{Closed, DialError, Lnd as Interface, Need};
+use fulmar_lnd::{CloseCause, DialError, Lnd as Interface, Need};
 use fulmar_lnet::{self as lnet, CopyId, EventDone, Lnet, ServiceConfig, ServiceId};
 use fulmar_lnet_wire::Nid;
 use fulmar_socklnd::{self as socklnd, Socklnd};
@@ -267,7 +267,7 @@ impl Node {
 
     /// Handles the end of a connection, as reported by its socket. The socket had accepted `bytes`
     /// more than [`Node::handle_sent`] reported: messages that end among them may have arrived.
-    pub fn handle_closed(&mut self, now: Time, conn: ConnId, bytes: u64, how: Closed) {
+    pub fn handle_closed(&mut self, now: Time, conn: ConnId, bytes: u64, how: CloseCause) {
         if bytes > 0 {
             self.socket().handle_sent(now, conn, bytes);
         }

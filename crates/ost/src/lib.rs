@@ -62,7 +62,7 @@ mod sequences;
 mod stats;
 mod text;
 
-pub use fulmar_target::data::{Holder, Reading, Room, Total, Transfer};
+pub use fulmar_target::data::{Holder, LoadedRead, Room, Total, Transfer};
 pub use fulmar_target::stats::{Counter, Counters, Tally};
 pub use fulmar_target::usage::UsageRecord;
 pub use ost::{Answer, Call, Ost, Settings};

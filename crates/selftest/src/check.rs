@@ -2,7 +2,7 @@
 
 use crate::Selftest;
 use crate::machine::Question;
-use crate::serve::{Client, Incoming, Operation};
+use crate::serve::{Client, Operation, ServiceRequest};
 use crate::shares::Shares;
 
 impl Selftest {
@@ -91,7 +91,11 @@ impl Question {
     }
 }
 
-fn check_shares(what: &str, served: &[&Client], shares: &Shares<Incoming>) -> Result<(), String> {
+fn check_shares(
+    what: &str,
+    served: &[&Client],
+    shares: &Shares<ServiceRequest>,
+) -> Result<(), String> {
     shares.check().map_err(|error| format!("requests of {what}: {error}"))?;
     let cost: u64 = served.iter().map(|client| u64::from(client.cost)).sum();
     if (served.len(), cost) == (shares.count(), shares.held()) {

@@ -5,7 +5,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::selftest::{Body, FEATURES, SessionId, VERSION};
 
 use crate::Selftest;
-use crate::serve::{Client, Incoming, NOTHING, refusal};
+use crate::serve::{Client, NOTHING, ServiceRequest, refusal};
 
 /// The result of a request.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Selftest {
             return false;
         }
         let Some(incoming) = self.server.framework.pop() else { return false };
-        let Incoming { client, version, features, .. } = incoming;
+        let ServiceRequest { client, version, features, .. } = incoming;
         if version != VERSION {
             self.refuse_version(now, client, &incoming.body);
             return true;
@@ -54,8 +54,8 @@ impl Selftest {
         true
     }
 
-    fn answer(&mut self, now: Time, incoming: Incoming) -> Outcome {
-        let Incoming { client, order, features, body, .. } = incoming;
+    fn answer(&mut self, now: Time, incoming: ServiceRequest) -> Outcome {
+        let ServiceRequest { client, order, features, body, .. } = incoming;
         match body {
             Body::MakeSession(request) => self.make_session(now, features, &request),
             Body::RemoveSession(request) => self.remove_session(&request),
@@ -97,7 +97,7 @@ impl Selftest {
     }
 
     /// Refuses requests with unsupported features, or with features that the session does not have.
-    fn refuse_features(&self, incoming: &Incoming) -> Option<Body> {
+    fn refuse_features(&self, incoming: &ServiceRequest) -> Option<Body> {
         let current = self.sessions.current();
         let (body, features) = (&incoming.body, incoming.features);
         let is_fine = match (body, current) {

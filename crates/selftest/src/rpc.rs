@@ -65,7 +65,7 @@ pub(crate) struct RpcResult {
 /// The calls of one node.
 #[derive(Debug)]
 pub(crate) struct Rpcs {
-    calls: Table<Pending>,
+    calls: Table<CallState>,
     deadlines: Timers<CallId>,
     /// The last match bits used. Replies and bulk share a portal, so they share a counter, which
     /// starts elsewhere after a restart.
@@ -78,7 +78,7 @@ pub(crate) struct Rpcs {
 
 /// A call that LNet still works on.
 #[derive(Debug)]
-struct Pending {
+struct CallState {
     caller: Caller,
     service: Service,
     started: Time,
@@ -162,7 +162,7 @@ impl Rpcs {
             _ => None,
         };
         let (reply, failed) = (None, None);
-        let pending = Pending { caller, service, started: now, open, due, reply, failed };
+        let pending = CallState { caller, service, started: now, open, due, reply, failed };
         let id = CallId(self.calls.insert(pending));
         if let Some(timeout) = timeout {
             self.deadlines.set(id, now + timeout);
@@ -307,7 +307,7 @@ impl Rpcs {
     fn finish(&mut self, now: Time, call: CallId) {
         let pending = self.calls.remove(call.0).expect("a call is completed once");
         self.deadlines.clear(call);
-        let Pending { caller, started, reply, failed, .. } = pending;
+        let CallState { caller, started, reply, failed, .. } = pending;
         let result = match failed {
             Some(errno) => Err(errno),
             None => Ok(reply.expect("a call without a reply has failed")),
@@ -334,7 +334,7 @@ fn offer(id: OperationId, from: ProcessId, match_bits: u64, bulk: Bulk) -> Outpu
 }
 
 /// Records why a call failed, and withdraws its offers. The first reason counts.
-fn fail(call: CallId, pending: &mut Pending, errno: Errno, outputs: &mut VecDeque<Output>) {
+fn fail(call: CallId, pending: &mut CallState, errno: Errno, outputs: &mut VecDeque<Output>) {
     if pending.failed.is_none() {
         pending.failed = Some(errno);
         for part in Part::ALL {
@@ -343,7 +343,7 @@ fn fail(call: CallId, pending: &mut Pending, errno: Errno, outputs: &mut VecDequ
     }
 }
 
-fn withdraw(call: CallId, pending: &Pending, part: Part, outputs: &mut VecDeque<Output>) {
+fn withdraw(call: CallId, pending: &CallState, part: Part, outputs: &mut VecDeque<Output>) {
     if pending.open & part.bit() != 0 {
         outputs.push_back(Output::Withdraw { id: part.of(call) });
     }

@@ -64,7 +64,7 @@ pub(crate) struct Client {
 
 /// A valid request, to be answered.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct ServiceRequest {
     pub(crate) client: Client,
     pub(crate) received: Time,
     pub(crate) order: Order,
@@ -94,9 +94,9 @@ pub(crate) struct InProgress {
 pub(crate) struct Server {
     pub(crate) operations: Table<InProgress>,
     /// The requests of the load.
-    pub(crate) load: Shares<Incoming>,
+    pub(crate) load: Shares<ServiceRequest>,
     /// The requests of consoles.
-    pub(crate) framework: Shares<Incoming>,
+    pub(crate) framework: Shares<ServiceRequest>,
     /// When late operations are searched next, if there are any. Only requests behind one wait.
     pub(crate) next_sweep: Option<Time>,
     /// All counters but `rpcs_sent` and `rpcs_expired`, which the client counts.
@@ -116,7 +116,7 @@ impl Default for Server {
 }
 
 impl Server {
-    fn shares(&mut self, client: &Client) -> &mut Shares<Incoming> {
+    fn shares(&mut self, client: &Client) -> &mut Shares<ServiceRequest> {
         if client.is_load() { &mut self.load } else { &mut self.framework }
     }
 
@@ -147,7 +147,7 @@ impl Selftest {
         let Some(reply_id) = reply_id(&body) else { return };
         let cost = cost(&body);
         let client = Client { service, from: request.from, to: request.to, reply_id, cost };
-        let incoming = Incoming { client, received: now, order, version, features, body };
+        let incoming = ServiceRequest { client, received: now, order, version, features, body };
         if client.is_load() && self.server.load.take(client.from.nid, cost) {
             return self.serve_load(now, incoming);
         }
@@ -157,8 +157,8 @@ impl Selftest {
     }
 
     /// Serves a request of the load.
-    pub(crate) fn serve_load(&mut self, now: Time, incoming: Incoming) {
-        let Incoming { client, order, version, features, body, .. } = incoming;
+    pub(crate) fn serve_load(&mut self, now: Time, incoming: ServiceRequest) {
+        let ServiceRequest { client, order, version, features, body, .. } = incoming;
         match body {
             body if version != VERSION => self.refuse_version(now, client, &body),
             Body::Brw(brw) => self.serve_brw(now, client, order, features, &brw),

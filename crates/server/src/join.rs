@@ -39,7 +39,7 @@ use crate::osts::{Link, Links, Osts};
 use crate::parameters::Parameters;
 use crate::placement::Placement;
 use crate::settings;
-use crate::stopping::Stopping;
+use crate::stop_signal::StopSignal;
 use crate::storage::TargetLabel;
 
 /// Whether the target has registered, and its placement.
@@ -54,8 +54,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const REPLY: usize = 8192;
 
 /// The thread of a target. Dropping it ends the connections.
-pub(crate) struct Joining {
-    stopping: Arc<Stopping>,
+pub(crate) struct JoinThread {
+    stopping: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) enum Member {
 }
 
 /// What is missing.
-enum Missing {
+enum JoinFailure {
     Server(Error),
     Registration(Errno),
     Nids,
@@ -94,25 +94,25 @@ enum Missing {
     Stopped,
 }
 
-impl From<Error> for Missing {
+impl From<Error> for JoinFailure {
     fn from(error: Error) -> Self {
         Self::Server(error)
     }
 }
 
-impl From<Errno> for Missing {
+impl From<Errno> for JoinFailure {
     fn from(errno: Errno) -> Self {
         Self::Connection(errno)
     }
 }
 
-impl From<StoreError> for Missing {
+impl From<StoreError> for JoinFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for JoinFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(error) => error.fmt(f),
@@ -133,13 +133,13 @@ impl fmt::Display for Missing {
     }
 }
 
-impl Joining {
+impl JoinThread {
     /// Starts the thread.
     ///
     /// # Errors
     /// If the system has none.
     pub(crate) fn start(joiner: Joiner) -> io::Result<Self> {
-        let stopping = Arc::<Stopping>::default();
+        let stopping = Arc::<StopSignal>::default();
         let of_thread = stopping.clone();
         let run = move || joiner.run(&of_thread);
         let thread = Builder::new().name("join".to_owned()).spawn(run)?;
@@ -152,7 +152,7 @@ impl Joining {
     }
 }
 
-impl Drop for Joining {
+impl Drop for JoinThread {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
@@ -179,7 +179,7 @@ impl Member {
 }
 
 impl Joiner {
-    fn run(&self, stopping: &Stopping) {
+    fn run(&self, stopping: &StopSignal) {
         let name = self.label.name();
         let mut last = String::new();
         let mut pause = FIRST_PAUSE;
@@ -187,7 +187,7 @@ impl Joiner {
             let missing = match self.join(stopping) {
                 _ if stopping.has_begun() => return,
                 // The end of the store was reported.
-                Err(Missing::Stopped | Missing::Store(StoreError::Fenced { .. })) => return,
+                Err(JoinFailure::Stopped | JoinFailure::Store(StoreError::Fenced { .. })) => return,
                 Err(missing) => missing.to_string(),
                 Ok(()) => {
                     pause = FIRST_PAUSE;
@@ -207,7 +207,7 @@ impl Joiner {
     }
 
     /// Joins, and stays connected until it stops or is to join again.
-    fn join(&self, stopping: &Stopping) -> Result<(), Missing> {
+    fn join(&self, stopping: &StopSignal) -> Result<(), JoinFailure> {
         let options = SessionOptions { interface: None, port: self.port, timeout: TIMEOUT };
         let mut session = Session::on(&self.node, &self.nids, options)?;
         stopping.watch(&session);
@@ -228,9 +228,9 @@ impl Joiner {
             return self.follow_osts(&mut session, (mgs, &address), (mdt, osts), stopping);
         }
         let file_system = session.file_system(mgs, &address)?;
-        let mdt = file_system.mdts.iter().find(|mdt| mdt.index == 0).ok_or(Missing::Mdt)?;
+        let mdt = file_system.mdts.iter().find(|mdt| mdt.index == 0).ok_or(JoinFailure::Mdt)?;
         session.renew(TIMEOUT);
-        let mdt = session.connect_as(self.uuid(), mdt).map_err(Missing::Connection)?;
+        let mdt = session.connect_as(self.uuid(), mdt).map_err(JoinFailure::Connection)?;
         self.get_sequences(&session, mdt)?;
         self.report_start(&session, mgs)?;
         info!("{} has joined its file system", self.label.name());
@@ -243,7 +243,7 @@ impl Joiner {
     }
 
     /// Applies what an administrator has changed since it was read last: parameters, and nodemaps.
-    fn follow_settings(&self, session: &Session, mgs: ImportId) -> Result<(), Missing> {
+    fn follow_settings(&self, session: &Session, mgs: ImportId) -> Result<(), JoinFailure> {
         let found = session.settings(mgs, &self.label.name().to_string())?;
         let before = settings::load(&self.store)?;
         if found != before {
@@ -263,8 +263,8 @@ impl Joiner {
         session: &mut Session,
         (mgs, address): (ImportId, &Address),
         (mdt, osts): (&Arc<Mdt>, &Arc<Osts>),
-        stopping: &Stopping,
-    ) -> Result<(), Missing> {
+        stopping: &StopSignal,
+    ) -> Result<(), JoinFailure> {
         let mut links = Links::default();
         loop {
             session.renew(TIMEOUT);
@@ -315,7 +315,7 @@ impl Joiner {
         Uuid::new(&text).expect("it has at most 33 characters")
     }
 
-    fn get_sequences(&self, session: &Session, mdt: ImportId) -> Result<(), Missing> {
+    fn get_sequences(&self, session: &Session, mdt: ImportId) -> Result<(), JoinFailure> {
         let Member::Ost(ost) = &self.member else { return Ok(()) };
         if !ost.needs_sequences()? {
             return Ok(());
@@ -326,8 +326,8 @@ impl Joiner {
             .with(&SEQ_OP, &SeqOp::ALLOC_SUPER)
             .with(&SEQ_RANGE, &wanted);
         let request = Request::new(message, 1024).at(portal::SEQ_CONTROLLER);
-        let reply = session.call(mdt, request).map_err(Missing::Sequences)?;
-        let range = reply.require(&SEQ_RANGE).map_err(|_| Missing::Sequences(Errno::EPROTO))?;
+        let reply = session.call(mdt, request).map_err(JoinFailure::Sequences)?;
+        let range = reply.require(&SEQ_RANGE).map_err(|_| JoinFailure::Sequences(Errno::EPROTO))?;
         ost.add_sequences(range)?;
         self.store.commit()?;
         Ok(())
@@ -338,11 +338,11 @@ impl Joiner {
         session: &Session,
         mgs: ImportId,
         flags: TargetFlags,
-    ) -> Result<(), Missing> {
+    ) -> Result<(), JoinFailure> {
         // The start is reported with all of them: they are where the target is now.
         let own = self.placement.registered(&self.nids);
         if own.is_empty() {
-            return Err(Missing::Nids);
+            return Err(JoinFailure::Nids);
         }
         let nids = own.iter().map(Nid::to_string).collect::<Vec<_>>().join(",");
         debug_log::configured(
@@ -350,14 +350,14 @@ impl Joiner {
             format_args!("registers at {} with {nids}", self.address()),
         );
         let request = self.registration(flags | TargetFlags::OPC_REG, 0, &own);
-        session.call(mgs, request).map_err(Missing::Registration)?;
+        session.call(mgs, request).map_err(JoinFailure::Registration)?;
         Ok(())
     }
 
     /// Reports the start, so that clients of the last start connect at once.
-    fn report_start(&self, session: &Session, mgs: ImportId) -> Result<(), Missing> {
+    fn report_start(&self, session: &Session, mgs: ImportId) -> Result<(), JoinFailure> {
         let request = self.registration(TargetFlags::OPC_READY, self.member.instance(), &self.nids);
-        session.call(mgs, request).map_err(Missing::Registration)?;
+        session.call(mgs, request).map_err(JoinFailure::Registration)?;
         Ok(())
     }
 
@@ -391,6 +391,6 @@ impl Joiner {
 }
 
 /// Waits until something is to be looked for again.
-fn wait(stopping: &Stopping) -> Result<(), Missing> {
-    stopping.wait(PAUSE).then_some(()).ok_or(Missing::Stopped)
+fn wait(stopping: &StopSignal) -> Result<(), JoinFailure> {
+    stopping.wait(PAUSE).then_some(()).ok_or(JoinFailure::Stopped)
 }

@@ -19,7 +19,7 @@ use tracing::{error, info};
 use crate::administration::Administration;
 use crate::changelogs::Changelogs;
 use crate::devices::{Devices, UnservedDirectory};
-use crate::join::{Joiner, Joining, Member};
+use crate::join::{JoinThread, Joiner, Member};
 use crate::memory::Memories;
 use crate::open_target::{OpenError, OpenTarget, random};
 use crate::parameters::Parameters;
@@ -58,7 +58,7 @@ pub(crate) struct State {
 /// What one target has beside the machine.
 pub(crate) struct TargetResources {
     pub(crate) store: Weak<Store>,
-    pub(crate) joining: Option<Joining>,
+    pub(crate) joining: Option<JoinThread>,
     pub(crate) committer: Committer,
 }
 
@@ -307,7 +307,7 @@ impl Inner {
         begun.map_err(ServeError::Portals)?;
         let committer = Committer::start(opened.store.clone()).map_err(ServeError::Thread)?;
         let store = Arc::downgrade(&opened.store);
-        let joining = self.joiner(target, opened).map(Joining::start).transpose();
+        let joining = self.joiner(target, opened).map(JoinThread::start).transpose();
         let joining = joining.map_err(ServeError::Thread)?;
         state.hosted.insert(target, TargetResources { store, joining, committer });
         Ok(())
@@ -334,7 +334,7 @@ impl Inner {
 impl State {
     /// Has all targets disconnect from other servers.
     fn leave(&mut self) {
-        self.hosted.values().filter_map(|one| one.joining.as_ref()).for_each(Joining::stop);
+        self.hosted.values().filter_map(|one| one.joining.as_ref()).for_each(JoinThread::stop);
         self.hosted.values_mut().for_each(|one| drop(one.joining.take()));
     }
 }

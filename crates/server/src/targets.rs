@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 use crate::context::{Command, Commands, Context, Lock, Work};
 use crate::debug_log;
 use crate::locks::{LockNeed, Locks};
-use crate::recovering::{self, Recovering};
+use crate::recovery::{self, TargetRecovery};
 use crate::silent::Silent;
 use crate::target::{Answer, Target};
 
@@ -52,7 +52,7 @@ struct Entry {
     /// The last transaction of its store that is on disk, and who waits for later ones.
     committed: u64,
     durable: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
-    recovering: Option<Recovering>,
+    recovering: Option<TargetRecovery>,
     /// Why it is not served any more.
     stopped: Option<String>,
 }
@@ -213,7 +213,7 @@ impl Targets {
         }
         if !clients.is_empty() {
             entry.locks.namespace().begin_recovery();
-            let recovering = Recovering::new(now, clients.len());
+            let recovering = TargetRecovery::new(now, clients.len());
             info!("{} {}", entry.name, recovering.begins(window));
             entry.recovering = Some(recovering);
         }
@@ -347,7 +347,7 @@ impl Targets {
             Task::Confirmed { request } => drop(self.protected.remove(&request)),
             Task::Evicted { target, export, client, why } => {
                 let Some(entry) = self.targets.get_mut(&target) else { return };
-                match recovering::reason(why) {
+                match recovery::reason(why) {
                     Some(reason) => warn!("{} has evicted {client}: {reason}", entry.name),
                     None => self.silent.insert(now, client),
                 }

@@ -14,7 +14,7 @@ use fulmar_lustre_wire::{List, Opcode, portal};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::service::Request;
 use fulmar_store::{Source, Store};
-use fulmar_target::data::{Holder, Reading, Room, Transfer};
+use fulmar_target::data::{Holder, LoadedRead, Room, Transfer};
 use fulmar_target::{Answer as Done, Call};
 
 use crate::context::{Context, LockRequest};
@@ -50,7 +50,7 @@ enum FirstWork<M: Memory> {
 
 /// The data of a read.
 struct ReadData<M: Memory> {
-    reading: Reading,
+    reading: LoadedRead,
     checksum: Option<u32>,
     len: u64,
     moved: OperationMemory<M>,

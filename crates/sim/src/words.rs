@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_lnd::{Closed, DialError};
+use fulmar_lnd::{CloseCause, DialError};
 use fulmar_lnet::{EventKind, Forwarding};
 use fulmar_lnet_wire::{Body, Header};
 use fulmar_selftest::console::{Answer, Command, NodeAnswer, NodeError, NodeState, Reply};
@@ -30,11 +30,11 @@ pub(crate) fn dialled(result: &Result<(), DialError>) -> String {
 }
 
 /// How a connection ended.
-pub(crate) fn closed(how: Closed) -> String {
+pub(crate) fn closed(how: CloseCause) -> String {
     match how {
-        Closed::Eof => "closed by the peer".to_owned(),
-        Closed::ReadError(errno) => format!("closed: reading failed: {errno}"),
-        Closed::WriteError(errno) => format!("closed: writing failed: {errno}"),
+        CloseCause::Eof => "closed by the peer".to_owned(),
+        CloseCause::ReadError(errno) => format!("closed: reading failed: {errno}"),
+        CloseCause::WriteError(errno) => format!("closed: writing failed: {errno}"),
     }
 }
 

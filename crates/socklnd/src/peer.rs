@@ -107,7 +107,7 @@ pub(crate) struct QueuedMessage {
 /// When to dial the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Dialler {
-    pub(crate) state: Dialling,
+    pub(crate) state: DialState,
     /// Whether this node dials the peer, and so completes the set of its connections.
     pub(crate) begun: bool,
     /// Deadline for all connections that are opened one after the other.
@@ -126,7 +126,7 @@ pub(crate) struct Dialler {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Dialling {
+pub(crate) enum DialState {
     #[default]
     Idle,
     Trying(Attempt),
@@ -178,7 +178,7 @@ impl Peer {
         others: usize,
         hello: &Hello,
     ) -> CallJudgement {
-        let racing = matches!(self.dialler.state, Dialling::Trying(_));
+        let racing = matches!(self.dialler.state, DialState::Trying(_));
         if racing && key.peer.nid.ip() == Some(from) && key.peer.nid < key.ni {
             CallJudgement::LostRace
         } else if !self.links.is_empty() && self.known != Some(PeerInstance::from_hello(hello)) {
@@ -342,7 +342,7 @@ impl Dialler {
     pub(crate) fn back_off(&mut self, config: &Config) -> Duration {
         let doubled = self.interval.saturating_mul(2);
         self.interval = doubled.max(config.reconnect_min).min(config.reconnect_max);
-        self.state = Dialling::BackedOff;
+        self.state = DialState::BackedOff;
         self.interval
     }
 

@@ -19,7 +19,7 @@ use fulmar_lnd::SendError;
 pub(crate) struct ZeroCopy {
     /// How many cookies were used.
     drawn: u64,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, ZeroCopySend>,
 }
 
 /// The result of a frame with cookies.
@@ -33,7 +33,7 @@ pub(crate) struct AckResult {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct ZeroCopySend {
     message: MessageId,
     conn: ConnId,
     state: State,
@@ -51,7 +51,7 @@ impl ZeroCopy {
     pub(crate) fn ask(&mut self, message: MessageId, conn: ConnId) -> u64 {
         let cookie = FIRST + self.drawn % (u64::MAX - FIRST);
         self.drawn += 1;
-        self.pending.insert(cookie, Pending { message, conn, state: State::Asked });
+        self.pending.insert(cookie, ZeroCopySend { message, conn, state: State::Asked });
         cookie
     }
 
@@ -119,7 +119,7 @@ impl ZeroCopy {
 
     /// Returns since when a message that was written on a connection has been waiting.
     pub(crate) fn waits_since(&self, conn: ConnId) -> Option<Time> {
-        let since = |pending: &Pending| match pending.state {
+        let since = |pending: &ZeroCopySend| match pending.state {
             State::Waits(since) if pending.conn == conn => Some(since),
             _ => None,
         };
@@ -136,7 +136,7 @@ impl ZeroCopy {
 
     /// Returns the messages that were written completely and not acknowledged.
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = MessageId> {
-        let waits = |pending: &&Pending| matches!(pending.state, State::Waits(_));
+        let waits = |pending: &&ZeroCopySend| matches!(pending.state, State::Waits(_));
         self.pending.values().filter(waits).map(|pending| pending.message)
     }
 }

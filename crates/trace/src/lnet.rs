@@ -112,7 +112,7 @@ struct Side {
 }
 
 /// An item, the length of its bytes without payload, and with it.
-type Decoded = (Kind, usize, usize);
+type DecodedItem = (Kind, usize, usize);
 
 impl Side {
     fn handle_chunk(&mut self, chunk: &Chunk<'_>, items: &mut Vec<Item>) {
@@ -139,7 +139,7 @@ impl Side {
     }
 
     /// Decodes the item at the start of `bytes`; `None` while it is incomplete.
-    fn decode(&mut self, bytes: &[u8]) -> Result<Option<Decoded>, DecodeError> {
+    fn decode(&mut self, bytes: &[u8]) -> Result<Option<DecodedItem>, DecodeError> {
         match self.expects {
             _ if bytes.is_empty() => Ok(None),
             Expects::Request => {
@@ -175,7 +175,7 @@ fn decode_frame(
     bytes: &[u8],
     order: Order,
     form: HeaderForm,
-) -> Result<Option<Decoded>, DecodeError> {
+) -> Result<Option<DecodedItem>, DecodeError> {
     let Some((frame, rest)) = bytes.split_at_checked(FrameHeader::LEN) else { return Ok(None) };
     let header = FrameHeader::decode(frame, order)?;
     match header.kind {

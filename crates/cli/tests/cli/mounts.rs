@@ -13,7 +13,7 @@ use crate::nodes::lab::{Lab, Node, fulmar, ran};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file system of two OSTs that is mounted; the mount ends with it.
-struct Mounted {
+struct MountFixture {
     lab: Lab,
     /// What is mounted.
     address: String,
@@ -45,7 +45,7 @@ fn is_mounted(directory: &Path) -> bool {
     table.split(' ').any(|word| Path::new(word) == directory)
 }
 
-impl Mounted {
+impl MountFixture {
     /// Mounts a file system of the servers at 127.0.0.`host`; `None`, with a NOT RUN line, where that is not possible.
     fn start(name: &str, host: u8) -> Option<Self> {
         let turn = turn("mounts")?;
@@ -111,7 +111,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountFixture {
     fn drop(&mut self) {
         // The directory of the lab is removed next: what is in the mount must not be.
         let _ = Command::new("umount").arg(&self.directory).status();
@@ -124,7 +124,7 @@ impl Drop for Mounted {
 
 #[test]
 fn lfs_tells_of_the_targets_of_a_mount() {
-    let Some(mounted) = Mounted::start("lfs-targets", 61) else { return };
+    let Some(mounted) = MountFixture::start("lfs-targets", 61) else { return };
     let place = mounted.directory.display().to_string();
     assert_eq!(
         mounted.output("lfs osts ."),
@@ -164,7 +164,7 @@ fn lfs_tells_of_the_targets_of_a_mount() {
 
 #[test]
 fn lfs_tells_of_the_quotas_of_a_mount_and_of_an_address() {
-    let Some(mounted) = Mounted::start("lfs-quota", 64) else { return };
+    let Some(mounted) = MountFixture::start("lfs-quota", 64) else { return };
     let user = 4711;
     let before = mounted.output("lfs quota -q -u 4711 .");
     assert_eq!(before.split_whitespace().nth(1), Some("0"), "{before}");
@@ -201,7 +201,7 @@ fn lfs_tells_of_the_quotas_of_a_mount_and_of_an_address() {
 
 #[test]
 fn files_of_a_mount_are_warmed_up() {
-    let Some(mounted) = Mounted::start("warmup", 66) else { return };
+    let Some(mounted) = MountFixture::start("warmup", 66) else { return };
     let tree = mounted.directory.join("tree/below");
     fs::create_dir_all(&tree).unwrap();
     for number in 0..20 {
@@ -243,7 +243,7 @@ fn files_of_a_mount_are_warmed_up() {
 
 #[test]
 fn the_rpcs_of_a_mount_are_traced() {
-    let Some(mounted) = Mounted::start("trace", 68) else { return };
+    let Some(mounted) = MountFixture::start("trace", 68) else { return };
     let begin = |words: &str| {
         let mut trace = fulmar(&mounted.directory);
         trace.args(words.split_whitespace());
@@ -287,7 +287,7 @@ fn the_rpcs_of_a_mount_are_traced() {
 
 #[test]
 fn lfs_find_and_mkdir_work_on_a_mount() {
-    let Some(mounted) = Mounted::start("lfs-find", 62) else { return };
+    let Some(mounted) = MountFixture::start("lfs-find", 62) else { return };
     mounted.output("lfs mkdir -i 0 -c 1 -m 0750 d");
     let shown = mounted.output("lfs getdirstripe d");
     assert_eq!(shown, "lmv_stripe_count: 0 lmv_stripe_offset: 0 lmv_hash_type: none\n");
@@ -382,7 +382,7 @@ fn servers_behind_a_router_are_mounted() {
 
 #[test]
 fn lctl_tells_and_sets_the_parameters_of_a_mount() {
-    let Some(mounted) = Mounted::start("lctl-mount", 63) else { return };
+    let Some(mounted) = MountFixture::start("lctl-mount", 63) else { return };
     fs::write(mounted.directory.join("file"), vec![7; 3_000_000]).unwrap();
     fs::File::open(mounted.directory.join("file")).unwrap().sync_all().unwrap();
     // Other tests have mounts too.
@@ -437,7 +437,7 @@ fn lctl_tells_and_sets_the_parameters_of_a_mount() {
 
 #[test]
 fn a_mount_has_a_debug_log_as_a_node() {
-    let Some(mounted) = Mounted::start("debug-mount", 82) else { return };
+    let Some(mounted) = MountFixture::start("debug-mount", 82) else { return };
     let lctl = |words: &str| mounted.output(&format!("lctl {words}"));
     let log = lctl("dk");
     assert!(log.contains("lv-MDT0000 at 127.0.0.82@tcp: Full\n"), "{log}");
@@ -472,7 +472,7 @@ fn a_mount_has_a_debug_log_as_a_node() {
 }
 
 /// What users and RPCs have done on a mount is told, and begins again when it is written to; checksums are switched.
-fn counters_are_shown_and_cleared(mounted: &Mounted, output: &dyn Fn(&str) -> String) {
+fn counters_are_shown_and_cleared(mounted: &MountFixture, output: &dyn Fn(&str) -> String) {
     let file = mounted.directory.join("file");
     output(
         "set_param -n llite.*.stats=0 llite.*.read_ahead_stats=0 osc.*.stats=0 osc.*.rpc_stats=0",

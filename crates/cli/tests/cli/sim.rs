@@ -20,15 +20,15 @@ fn err(output: &Output) -> String {
 }
 
 /// A file that is removed on drop.
-struct Removed(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Removed {
+impl TemporaryFile {
     fn new(name: &str) -> Self {
         Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
     }
 }
 
-impl Drop for Removed {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -60,7 +60,7 @@ fn a_swarm_reports_which_seed_found_a_deliberate_defect() {
     assert!(out(&found).starts_with("lost-sent was found by seed "), "{}", out(&found));
     let again = out(&found).lines().last().unwrap().to_owned();
     let words: Vec<&str> = again.split(' ').skip(2).collect();
-    let pcap = Removed::new("again.pcapng");
+    let pcap = TemporaryFile::new("again.pcapng");
     let again = fulmar(&[&words[..], &["--pcap", "again.pcapng"]].concat());
     assert_eq!(again.status.code(), Some(1));
     assert!(err(&again).contains("FAILED credits: "), "{}", err(&again));
@@ -90,7 +90,7 @@ fn tshark_reads_the_capture() {
         let _ = writeln!(std::io::stderr(), "\nNOT RUN: tshark is needed: scripts/need.sh tshark");
         return;
     }
-    let pcap = Removed::new("run.pcapng");
+    let pcap = TemporaryFile::new("run.pcapng");
     let run = fulmar(&["run", "--seed", "4", "--log", "--pcap", "run.pcapng"]);
     assert!(run.status.success(), "{}", err(&run));
     let mut tshark = Command::new("tshark");
@@ -121,7 +121,7 @@ const SHORT: [&str; 9] =
 
 #[test]
 fn a_path_is_simulated_beside_the_formula_and_drawn() {
-    let picture = Removed::new("path.svg");
+    let picture = TemporaryFile::new("path.svg");
     let words = [&SHORT[..], &["--concurrency", "2", "--svg", "path.svg"]].concat();
     let text = out(&fulmar(&words));
     for row in ["write clients -> servers", "link A -> B", "bound by", "formula", "difference"] {
@@ -212,7 +212,7 @@ fn rpcs_of_any_size_and_of_each_load_are_counted() {
         value["simulated"]["loads"][0]["rpcs"].as_u64().unwrap()
     };
     assert!(rpcs("160").abs_diff(rpcs("168")) < 10, "{} {}", rpcs("160"), rpcs("168"));
-    let file = Removed::new("same.yaml");
+    let file = TemporaryFile::new("same.yaml");
     let text = "time: 1s\nwarmup: 1s\nlinks: [{between: [x, y], rate: 1G, rtt: 20ms}]\nnodes:\n\
         - {name: a, interfaces: [{site: x, rate: 1G}]}\n\
         - {name: b, interfaces: [{site: y, rate: 1G}]}\nloads:\n\
@@ -241,7 +241,7 @@ fn each_example_of_a_path_is_simulated() {
         count += 1;
     }
     assert!(count > 1);
-    let lost = Removed::new("lost.yaml");
+    let lost = TemporaryFile::new("lost.yaml");
     std::fs::write(
         &lost.0,
         "nodes:\n - {name: a, interfaces: [{site: x, rate: 1G}]}\n\

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::{BufferId, Errno, Rng};
 use fulmar_data::Settings as DataSettings;
 use fulmar_lnet_wire::{Net, Nid};
-use fulmar_net::{Admin, Host, Job, JobDone, Memory, Node, Running, Runtime, Service};
+use fulmar_net::{Admin, Host, Job, JobReport, Memory, Node, Running, Runtime, Service};
 use fulmar_rpc::import::Sender;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -275,7 +275,7 @@ impl Host for MountsHost {
                 }
             });
             upcall.watcher.stale(upcall.stale, done);
-            let nothing: JobDone<Mounts> = Box::new(|_, _| ());
+            let nothing: JobReport<Mounts> = Box::new(|_, _| ());
             nothing
         }))
     }

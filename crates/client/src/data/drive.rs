@@ -16,7 +16,7 @@ use futures_channel::oneshot::Receiver;
 use futures_util::future::{Either, select};
 
 use super::object::{BRW_MAX, Object};
-use super::state::{MountData, PendingCancel, Waiting};
+use super::state::{CacheWaiter, MountData, PendingCancel};
 use crate::files::mount::Open;
 use crate::files::open_cache::HandleKey;
 use crate::machine::MountId;
@@ -68,24 +68,24 @@ impl Core {
                     // The parts keep their bytes, which never change.
                     let parts = data.parts(&bytes);
                     data.cache.handle_read_end(now, op);
-                    if let Some(Waiting::Read(waiting)) = data.waiting.remove(&op) {
+                    if let Some(CacheWaiter::Read(waiting)) = data.waiting.remove(&op) {
                         let _ = waiting.send(parts);
                     }
                 }
                 Output::Written { op, result } => {
-                    if let Some(Waiting::Write(_, _, waiting)) = data.waiting.remove(&op) {
+                    if let Some(CacheWaiter::Write(_, _, waiting)) = data.waiting.remove(&op) {
                         let _ = waiting.send(result);
                     }
                 }
                 Output::Done { op, result } => match data.waiting.remove(&op) {
-                    Some(Waiting::Read(waiting)) => {
+                    Some(CacheWaiter::Read(waiting)) => {
                         let _ = waiting.send(result.map(|()| Vec::new()));
                     }
-                    Some(Waiting::Flush(waiting)) => {
+                    Some(CacheWaiter::Flush(waiting)) => {
                         let _ = waiting.send(result);
                     }
-                    Some(Waiting::Cancel(cancelled)) => self.cancelled(mount, *cancelled),
-                    Some(Waiting::Write(..)) | None => {}
+                    Some(CacheWaiter::Cancel(cancelled)) => self.cancelled(mount, *cancelled),
+                    Some(CacheWaiter::Write(..)) | None => {}
                 },
             }
         }
@@ -186,7 +186,7 @@ impl Core {
             let object = *data.keys.get(&key)?;
             let op = data.cache.handle_cancel(now, object, LockKey(lock.0), discard);
             let cancelled = PendingCancel { import, lock, covered: *covered, object };
-            data.waiting.insert(op, Waiting::Cancel(Box::new(cancelled)));
+            data.waiting.insert(op, CacheWaiter::Cancel(Box::new(cancelled)));
             Some(())
         });
         begun.flatten().is_some()

@@ -47,7 +47,7 @@ impl Context {
     }
 
     /// Uses an open file in the cache. The file is there.
-    pub(super) fn use_open(&self, key: OpenKey, fid: Fid) -> Result<Using, Errno> {
+    pub(super) fn use_open(&self, key: OpenKey, fid: Fid) -> Result<OpenUse, Errno> {
         let mut core = self.core();
         let opened = core.with_data(self.mount, |data| {
             let file = data.files.get_mut(&fid).ok_or(Errno::EIO)?;
@@ -60,7 +60,7 @@ impl Context {
             Ok(open.id)
         });
         let id = opened.ok_or(Errno::ESHUTDOWN)??;
-        Ok(Using { cx: self.clone(), key, id })
+        Ok(OpenUse { cx: self.clone(), key, id })
     }
 
     /// Returns the error of the writes that have failed since the open file was told of one.
@@ -170,13 +170,13 @@ fn cached_layout(layout: &FileLayout, file: (Fid, u32)) -> Result<Layout, Errno>
 
 /// A use of an open file, which ends when it is dropped. Not to be dropped while the core is used.
 #[must_use = "the use ends when it is dropped"]
-pub(super) struct Using {
+pub(super) struct OpenUse {
     cx: Context,
     key: OpenKey,
     pub(super) id: fulmar_data::OpenId,
 }
 
-impl Drop for Using {
+impl Drop for OpenUse {
     fn drop(&mut self) {
         let mut core = self.cx.core();
         let Some(mount) = core.mounts.get_mut(&self.cx.mount) else { return };

@@ -15,7 +15,7 @@ use futures_channel::oneshot;
 
 use super::locks::Piece;
 use super::object::Object;
-use super::state::{OpenKey, Part, Waiting};
+use super::state::{CacheWaiter, OpenKey, Part};
 use crate::files::caller::{CAP_SYS_RESOURCE, Caller};
 use crate::files::layout::FileLayout;
 use crate::machine::context::{Context, LockAnswer};
@@ -101,7 +101,7 @@ impl Context {
                 data.cache.set_size(file.id, size);
                 let op = data.cache.handle_read(now, using.id, offset..end);
                 let (sender, waiting) = oneshot::channel();
-                data.waiting.insert(op, Waiting::Read(sender));
+                data.waiting.insert(op, CacheWaiter::Read(sender));
                 Ok((op, waiting))
             })
             .await;
@@ -236,7 +236,7 @@ impl Context {
                     WriteError::TooLarge => Errno::EFBIG,
                 })?;
                 let (sender, waiting) = oneshot::channel();
-                cached.waiting.insert(op, Waiting::Write(data, offset, sender));
+                cached.waiting.insert(op, CacheWaiter::Write(data, offset, sender));
                 Ok((op, waiting))
             })
             .await;
@@ -271,7 +271,7 @@ impl Context {
             .data_op(|data, now| {
                 let op = data.cache.handle_flush(now, using.id, 0..u64::MAX);
                 let (sender, waiting) = oneshot::channel();
-                data.waiting.insert(op, Waiting::Flush(sender));
+                data.waiting.insert(op, CacheWaiter::Flush(sender));
                 Ok((op, waiting))
             })
             .await;
@@ -288,7 +288,7 @@ impl Context {
                 let file = data.files.get(&fid)?.id;
                 let op = data.cache.handle_write_back(now, file, 0..u64::MAX);
                 let (sender, waiting) = oneshot::channel();
-                data.waiting.insert(op, Waiting::Flush(sender));
+                data.waiting.insert(op, CacheWaiter::Flush(sender));
                 Some(waiting)
             })
         };

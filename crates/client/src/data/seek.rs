@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use super::io::CachedFile;
 use super::locks::Piece;
 use super::object::{OBDO_LEN, Object, described};
-use super::state::Waiting;
+use super::state::CacheWaiter;
 use crate::files::caller::Caller;
 use crate::files::layout::FileLayout;
 use crate::machine::context::Context;
@@ -108,7 +108,7 @@ impl Context {
             self.data_op(|data, now| {
                 let op = data.cache.handle_punch(now, file.id, range);
                 let (sender, waiting) = oneshot::channel();
-                data.waiting.insert(op, Waiting::Flush(sender));
+                data.waiting.insert(op, CacheWaiter::Flush(sender));
                 Ok((op, waiting))
             })
             .await?;

@@ -37,7 +37,7 @@ pub(crate) struct MountData {
     pub(crate) objects: BTreeMap<stripes::Object, CachedObject>,
     pub(crate) keys: BTreeMap<ObjectKey, stripes::Object>,
     pub(crate) opens: BTreeMap<OpenKey, OpenFile>,
-    pub(crate) waiting: BTreeMap<OpId, Waiting>,
+    pub(crate) waiting: BTreeMap<OpId, CacheWaiter>,
 }
 
 /// A file with data.
@@ -72,7 +72,7 @@ pub(crate) struct OpenFile {
 }
 
 /// Who waits for an operation of the cache.
-pub(crate) enum Waiting {
+pub(crate) enum CacheWaiter {
     Read(oneshot::Sender<Result<Vec<Part>, Errno>>),
     /// With the data, and where they begin in the file.
     Write(Arc<[u8]>, u64, oneshot::Sender<Result<u64, Errno>>),
@@ -156,7 +156,7 @@ impl MountData {
 
     /// Copies a part of a write.
     pub(super) fn fill(&self, op: OpId, offset: u64, span: Span) {
-        let Some(Waiting::Write(data, start, _)) = self.waiting.get(&op) else { return };
+        let Some(CacheWaiter::Write(data, start, _)) = self.waiting.get(&op) else { return };
         let from = (offset - start) as usize;
         if let Some(slice) = self.memory.slice(span) {
             slice.write_at(0, &data[from..from + span.len as usize]);

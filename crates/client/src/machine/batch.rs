@@ -23,7 +23,7 @@ use fulmar_lustre_wire::{Bytes, Content, List, portal};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
 
-use super::core::{Core, Waiting};
+use super::core::{Core, RequestWaiter};
 
 /// The most bytes of the parts of a batch: with what is before them they are in its message, and not in bulk data.
 const PARTS_LEN_MAX: usize = 4000;
@@ -62,7 +62,7 @@ impl Core {
     fn send_batch(&mut self, import: ImportId, requests: Vec<PartOfBatch>, parts: BatchRequest) {
         match requests.len() {
             0 | 1 => self.send_alone(import, requests),
-            _ => drop(self.send(import, batch(&parts), Waiting::Batch(requests))),
+            _ => drop(self.send(import, batch(&parts), RequestWaiter::Batch(requests))),
         }
     }
 
@@ -76,7 +76,7 @@ impl Core {
         let replies = result.map(|reply| replies_in(&reply)).unwrap_or_default();
         let rest = requests.split_off(replies.len().min(requests.len()));
         for ((lock, _), reply) in requests.into_iter().zip(replies) {
-            self.lock_reply((import, id), Waiting::Enqueue(lock), Ok(Box::new(reply)));
+            self.lock_reply((import, id), RequestWaiter::Enqueue(lock), Ok(Box::new(reply)));
         }
         self.send_alone(import, rest);
     }
@@ -85,7 +85,7 @@ impl Core {
     fn send_alone(&mut self, import: ImportId, requests: Vec<PartOfBatch>) {
         for (lock, request) in requests {
             if self.peers.get(&import).is_some_and(|peer| peer.waits.contains_key(&lock)) {
-                self.send(import, request, Waiting::Enqueue(lock));
+                self.send(import, request, RequestWaiter::Enqueue(lock));
             }
         }
     }

@@ -46,7 +46,7 @@ pub(crate) struct Core {
     pub(super) touched: BTreeSet<ImportId>,
     /// When the locks of each target have something to do.
     deadlines: Timers<ImportId>,
-    pub(super) requests: BTreeMap<(ImportId, RequestId), Waiting>,
+    pub(super) requests: BTreeMap<(ImportId, RequestId), RequestWaiter>,
     /// Those that the debug log tells of, and when they began.
     told: BTreeMap<(ImportId, RequestId), (Opcode, Time)>,
     /// Callbacks without an answer.
@@ -78,7 +78,7 @@ struct ReplayMemory {
 }
 
 /// Who waits for a request.
-pub(super) enum Waiting {
+pub(super) enum RequestWaiter {
     /// An operation; the memory of the bulk data.
     Operation(oneshot::Sender<RequestResult>, Option<BufferId>),
     Enqueue(LockId),
@@ -194,7 +194,7 @@ impl Core {
         &mut self,
         import: ImportId,
         request: Request,
-        waiting: Waiting,
+        waiting: RequestWaiter,
     ) -> Option<RequestId> {
         let traced = self.traced(import, request.message());
         let opcode = request.message().body.opcode;
@@ -222,7 +222,7 @@ impl Core {
         buffer: Option<BufferId>,
     ) -> Option<(RequestId, oneshot::Receiver<RequestResult>)> {
         let (sender, waiting) = oneshot::channel();
-        let id = self.send(import, request, Waiting::Operation(sender, buffer))?;
+        let id = self.send(import, request, RequestWaiter::Operation(sender, buffer))?;
         Some((id, waiting))
     }
 
@@ -234,8 +234,7 @@ impl Core {
     /// The same for the request for a lock.
     pub(super) fn withdraw_enqueue(&mut self, import: ImportId, lock: LockId) -> bool {
         let all = (import, RequestId(0))..=(import, RequestId(u64::MAX));
-        let is_of_lock =
-            |waiting: &Waiting| matches!(waiting, Waiting::Enqueue(other) if *other == lock);
+        let is_of_lock = |waiting: &RequestWaiter| matches!(waiting, RequestWaiter::Enqueue(other) if *other == lock);
         let found = self.requests.range(all).find(|(_, waiting)| is_of_lock(waiting));
         found.map(|(key, _)| key.1).is_some_and(|request| self.withdraw(import, request))
     }
@@ -383,7 +382,7 @@ impl Core {
                     debug_log::done(&self.name_of(import), opcode, request, &result, took);
                 }
                 match self.requests.remove(&(import, request)) {
-                    Some(Waiting::Operation(waiting, buffer)) => {
+                    Some(RequestWaiter::Operation(waiting, buffer)) => {
                         match buffer {
                             Some(buffer) if keeps_data => self.keep((import, request), buffer),
                             Some(buffer) => self.drop_buffer(buffer),
@@ -391,7 +390,7 @@ impl Core {
                         }
                         let _ = waiting.send(RequestResult { result, moved });
                     }
-                    Some(Waiting::Batch(parts)) => {
+                    Some(RequestWaiter::Batch(parts)) => {
                         self.batch_reply((import, request), parts, result)
                     }
                     Some(waiting) => self.lock_reply((import, request), waiting, result),
@@ -480,7 +479,7 @@ impl Core {
 
     /// Returns whether cancels of locks are under way.
     pub(crate) fn has_cancels(&self) -> bool {
-        self.requests.values().any(|waiting| matches!(waiting, Waiting::Cancel(_)))
+        self.requests.values().any(|waiting| matches!(waiting, RequestWaiter::Cancel(_)))
     }
 
     /// Forgets a target whose import is closed.

@@ -12,7 +12,7 @@ use fulmar_lustre_wire::{Opcode, portal};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
 
-use super::core::{Core, Waiting};
+use super::core::{Core, RequestWaiter};
 use super::peer::{Build, EnqueueOutcome, Outcome};
 
 /// The length of a [`LockReply`](fulmar_lustre_wire::ldlm::LockReply).
@@ -28,14 +28,14 @@ impl Core {
                 let Some(peer) = self.peers.get_mut(&import) else { return };
                 let Some(wait) = peer.waits.get_mut(&lock) else { return };
                 let Some(Build { make, in_batch }) = wait.build.take() else {
-                    self.send(import, plain(&request), Waiting::Enqueue(lock));
+                    self.send(import, plain(&request), RequestWaiter::Enqueue(lock));
                     return;
                 };
                 let request = make(&request);
                 if in_batch {
                     peer.batch.push((lock, request))
                 } else {
-                    let _ = self.send(import, request, Waiting::Enqueue(lock));
+                    let _ = self.send(import, request, RequestWaiter::Enqueue(lock));
                 }
             }
             Output::Granted { lock, covered, extra } => {
@@ -51,13 +51,13 @@ impl Core {
                 let message = Message::request(&CANCEL).with(&LOCK_REQUEST, &request);
                 let room = len_with(&[Body::LEN]);
                 let request = Request::new(message, room).at(portal::LDLM_CANCEL_REQUEST).once();
-                self.send(import, request, Waiting::Cancel(id));
+                self.send(import, request, RequestWaiter::Cancel(id));
             }
             Output::Convert { lock, request } => {
                 let message = Message::request(&CONVERT).with(&LOCK_REQUEST, &request);
                 let room = len_with(&[Body::LEN, REPLY_LEN]);
                 let request = Request::new(message, room).at(portal::LDLM_CANCEL_REQUEST);
-                self.send(import, request, Waiting::Convert(lock));
+                self.send(import, request, RequestWaiter::Convert(lock));
             }
             Output::Answer { callback, status, lvb } => {
                 let Some((id, format)) = self.callbacks.remove(&(import, callback)) else { return };
@@ -84,7 +84,7 @@ impl Core {
             }
             Output::Replay { lock, request } => {
                 let request = plain(&request).replaying_lock();
-                self.send(import, request, Waiting::Replay(lock));
+                self.send(import, request, RequestWaiter::Replay(lock));
             }
             Output::Replayed => self.both.client.locks_replayed(self.now, import),
             Output::Reconnect => self.both.client.reconnect(self.now, import),
@@ -107,13 +107,13 @@ impl Core {
     pub(super) fn lock_reply(
         &mut self,
         (import, request): (ImportId, RequestId),
-        waiting: Waiting,
+        waiting: RequestWaiter,
         result: Result<Box<Message<'static>>, Errno>,
     ) {
         let now = self.now;
         let Some(peer) = self.peer_mut(import) else { return };
         match waiting {
-            Waiting::Enqueue(lock) => match result {
+            RequestWaiter::Enqueue(lock) => match result {
                 Ok(reply) => {
                     let lvb = lvb_of(&reply);
                     let answer = answer(&reply, &lvb);
@@ -127,16 +127,16 @@ impl Core {
                 }
                 Err(errno) => peer.locks.handle_enqueued(now, lock, Err(errno)),
             },
-            Waiting::Replay(lock) => match result {
+            RequestWaiter::Replay(lock) => match result {
                 Ok(reply) => peer.locks.handle_replayed(now, lock, Ok(answer(&reply, &[]))),
                 Err(errno) => peer.locks.handle_replayed(now, lock, Err(errno)),
             },
-            Waiting::Convert(lock) => {
+            RequestWaiter::Convert(lock) => {
                 let reply = result.map(|reply| reply.get(&LOCK_REPLY).ok().flatten());
                 peer.locks.handle_converted(now, lock, reply);
             }
-            Waiting::Cancel(id) => peer.locks.handle_cancelled(id, result.map(drop)),
-            Waiting::Batch(..) | Waiting::Operation(..) => {}
+            RequestWaiter::Cancel(id) => peer.locks.handle_cancelled(id, result.map(drop)),
+            RequestWaiter::Batch(..) | RequestWaiter::Operation(..) => {}
         }
     }
 }

@@ -35,14 +35,14 @@ pub(crate) struct Peer {
     /// The requests that are sent together as soon as no operation has another one.
     pub(super) batch: Vec<PartOfBatch>,
     pub(super) early: BTreeMap<EarlyId, oneshot::Sender<Vec<Handle>>>,
-    pub(crate) shown: Shown,
+    pub(crate) shown: StatsOptions,
     /// Who wants to know that the state has changed.
     watchers: Vec<oneshot::Sender<()>>,
 }
 
 /// What an administrator has set of a target.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct StatsOptions {
     /// Data are transferred without checksums.
     pub(crate) has_no_checksums: bool,
     /// When `stats` was cleared, since 1970.
@@ -124,7 +124,7 @@ impl Peer {
             waits: BTreeMap::new(),
             batch: Vec::new(),
             early: BTreeMap::new(),
-            shown: Shown::default(),
+            shown: StatsOptions::default(),
             watchers: Vec::new(),
         }
     }

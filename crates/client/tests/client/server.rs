@@ -25,20 +25,20 @@ use fulmar_trace::rpc::{Calls, Rpc};
 const TRACE: &[u8] = include_bytes!("../../../../testdata/traces/lfs-df.pcapng.gz");
 
 /// The operation of a request that was answered, the name in it, and the answer.
-struct Recorded {
+struct Exchange {
     opcode: Opcode,
     name: Option<String>,
     reply: Message<'static>,
 }
 
 /// Returns all answers of the recorded servers.
-fn recorded() -> Vec<Recorded> {
+fn recorded() -> Vec<Exchange> {
     let items = lnet::items(TRACE).unwrap();
     let answered = |rpc: &Rpc<'_>| {
         let message = &rpc.request.message;
         let name = message.get(&NAME).ok().flatten().map(|name| name.to_string());
         let reply = rpc.reply()?.message.clone().into_owned();
-        Some(Recorded { opcode: message.body.opcode, name, reply })
+        Some(Exchange { opcode: message.body.opcode, name, reply })
     };
     Calls::of(&items).rpcs.iter().filter_map(answered).collect()
 }
@@ -116,7 +116,7 @@ impl Drop for Servers {
 
 struct Player {
     nid: Nid,
-    recorded: Vec<Recorded>,
+    recorded: Vec<Exchange>,
     served: Arc<Mutex<Vec<Opcode>>>,
     /// How many requests for the use of an OST are refused, since it recovers.
     refusals: Arc<Mutex<u32>>,
@@ -144,7 +144,7 @@ impl Player {
         let message = &request.message;
         let name = message.get(&NAME).ok().flatten().map(|name| name.to_string());
         let opcode = message.body.opcode;
-        let is_alike = |one: &&Recorded| one.opcode == opcode && one.name == name;
+        let is_alike = |one: &&Exchange| one.opcode == opcode && one.name == name;
         let Some(recorded) = self.recorded.iter().find(is_alike) else {
             return Message::error(message.format(), Status::failed(Errno::ENOENT));
         };
@@ -180,7 +180,7 @@ impl Player {
     fn header(&self, request: &Message<'_>, empty: Message<'static>) -> Message<'static> {
         let wanted = request.require(&LLOG_BODY).unwrap().id;
         let opened = self.recorded.iter().filter(|one| one.opcode == Opcode::LLOG_CREATE);
-        let is_wanted = |one: &&Recorded| one.reply.require(&LLOG_BODY).unwrap().id == wanted;
+        let is_wanted = |one: &&Exchange| one.reply.require(&LLOG_BODY).unwrap().id == wanted;
         let place = opened
             .filter(|one| one.reply.body.status == Status::OK)
             .position(|one| is_wanted(&one));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Served;
+use super::NodeFixture;
 
 const DASHBOARD: &str = include_str!("../../../../docs/grafana/fulmar.json");
 /// Labels that Prometheus adds.
@@ -62,7 +62,7 @@ fn objects<'v>(value: &'v Value, f: &mut impl FnMut(&'v serde_json::Map<String, 
 
 #[test]
 fn every_query_names_metrics_and_labels_that_a_node_has() {
-    let served = Served::start("dashboard");
+    let served = NodeFixture::start("dashboard");
     let metrics = metrics(&served.client.get("/metrics").unwrap());
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let mut queries = Vec::new();

@@ -15,7 +15,7 @@ use fulmar_control::testing::FakeNode;
 use fulmar_lnet::views::{Quantiles, Transit};
 
 /// A node with a peer, a route, forwarded traffic and targets, and its server.
-struct Served {
+struct NodeFixture {
     directory: PathBuf,
     node: Arc<FakeNode>,
     client: Client,
@@ -23,7 +23,7 @@ struct Served {
     handle: Option<ServerHandle>,
 }
 
-impl Served {
+impl NodeFixture {
     fn start(name: &str) -> Self {
         let directory =
             std::env::temp_dir().join(format!("fulmar-port-{name}-{}", std::process::id()));
@@ -37,7 +37,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for NodeFixture {
     fn drop(&mut self) {
         drop(self.handle.take());
         std::fs::remove_dir_all(&self.directory).unwrap();

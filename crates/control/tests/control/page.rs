@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_control::api::{PAGE, Place};
 
-use super::{Served, serve};
+use super::{NodeFixture, serve};
 
 /// Longer than anything takes that works.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ fn browser() -> Option<PathBuf> {
 }
 
 /// Runs the browser on the page of a node, and returns what it prints.
-fn browse(browser: &Path, served: &Served, args: &[&str]) -> String {
+fn browse(browser: &Path, served: &NodeFixture, args: &[&str]) -> String {
     let profile = served.directory.join("profile");
     let mut child = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
@@ -68,7 +68,7 @@ fn browse(browser: &Path, served: &Served, args: &[&str]) -> String {
 }
 
 /// Lets the node take two samples, so that there are rates and curves.
-fn watch(served: &Served) {
+fn watch(served: &NodeFixture) {
     served.client.get("/v1/view").unwrap();
     sleep(Duration::from_millis(700));
     served.node.count(|stats| {
@@ -82,7 +82,7 @@ fn watch(served: &Served) {
 #[test]
 fn a_browser_shows_figures_troubles_and_tables() {
     let Some(browser) = browser() else { return };
-    let served = Served::start("dom");
+    let served = NodeFixture::start("dom");
     serve(&served.node, "lv-OST0001", Some("<img src=x onerror=\"document.title='harm'\">"));
     watch(&served);
     let page = browse(&browser, &served, &["--dump-dom"]);
@@ -110,7 +110,7 @@ fn a_browser_shows_figures_troubles_and_tables() {
 #[test]
 fn it_is_light_or_dark_as_the_browser_prefers() {
     let Some(browser) = browser() else { return };
-    let served = Served::start("colours");
+    let served = NodeFixture::start("colours");
     watch(&served);
     for (scheme, ground) in [("1", LIGHT), ("0", DARK)] {
         let shot = served.directory.join(format!("{scheme}.png"));
@@ -148,7 +148,7 @@ fn nothing_is_loaded_from_elsewhere() {
         }
     }
     assert!(!PAGE.contains("@import") && !PAGE.contains("innerHTML"));
-    let served = Served::start("policy");
+    let served = NodeFixture::start("policy");
     let mut stream = TcpStream::connect(served.port).unwrap();
     write!(stream, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
@@ -159,7 +159,7 @@ fn nothing_is_loaded_from_elsewhere() {
 
 #[test]
 fn a_sample_is_the_same_at_the_socket_and_at_the_port() {
-    let served = Served::start("sample");
+    let served = NodeFixture::start("sample");
     let socket = Place::Socket(served.client.path().to_owned());
     let samples = [socket, Place::Port(served.port.to_string())]
         .map(|place| fulmar_top::Sample { at_ms: 0, ..place.sample(TIMEOUT).unwrap() });

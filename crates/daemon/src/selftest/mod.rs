@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::{BufferId, Errno, Span};
 use fulmar_lnet_wire::selftest::Usage;
-use fulmar_net::{Admin, Buffer, Host, Job, JobDone, Memory, Node, Running, Service, Slice};
+use fulmar_net::{Admin, Buffer, Host, Job, JobReport, Memory, Node, Running, Service, Slice};
 use fulmar_selftest::console::{Answer, KeyedCommand};
 use fulmar_selftest::{CommandId, Config, HostRequest, Notice, SelftestService, Task};
 use tracing::Level;
@@ -146,7 +146,7 @@ impl Host for SelftestHost {
 
 fn done(
     tell: impl FnOnce(&mut SelftestService, fulmar_base::Time) + Send + 'static,
-) -> JobDone<SelftestService> {
+) -> JobReport<SelftestService> {
     Box::new(tell)
 }
 

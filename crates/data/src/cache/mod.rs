@@ -19,7 +19,7 @@ pub use api::{
     Bytes, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, PageCounts,
     Reply, Rpc, RpcId, Settings, Stability, TargetView, WriteError,
 };
-use state::{AfterFlush, CachedObject, File, Flush, Op, Open, Pending, Server, Timer};
+use state::{AfterFlush, CachedObject, File, Flush, Op, Open, RpcState, Server, Timer};
 
 use crate::budget::Class;
 use crate::buffers::{Buffers, Change};
@@ -40,7 +40,7 @@ pub struct Cache {
     objects: BTreeMap<Object, CachedObject>,
     targets: BTreeMap<Target, Server>,
     ops: BTreeMap<OpId, Op>,
-    rpcs: BTreeMap<RpcId, Pending>,
+    rpcs: BTreeMap<RpcId, RpcState>,
     /// Reads that wait for memory, in order.
     readers: VecDeque<OpId>,
     /// Targets with writers that wait.
@@ -140,7 +140,7 @@ impl Cache {
     /// not on disk is lost too if it has restarted, which is unknown. The errors are reported as those of writes.
     /// RPCs in flight end by themselves.
     pub fn handle_evicted(&mut self, now: Time, target: Target) {
-        let is_kept = |rpc: &&Pending| {
+        let is_kept = |rpc: &&RpcState| {
             rpc.object.target == target && matches!(rpc.kind, state::Kind::Kept { .. })
         };
         let kept: BTreeSet<_> = self.rpcs.values().filter(is_kept).map(|rpc| rpc.object).collect();

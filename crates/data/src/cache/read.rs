@@ -7,7 +7,7 @@ use fulmar_base::{Errno, Time};
 
 use super::Cache;
 use super::api::{Bytes, OpId, OpenId, Output, RpcId, Settings};
-use super::state::{self, Op, Pending, Read, Server};
+use super::state::{self, Op, Read, RpcState, Server};
 use crate::budget::Class;
 use crate::buffers::BUFFER_MAX;
 use crate::pages::PageState;
@@ -272,7 +272,7 @@ impl Cache {
             cached.pages.expect(at..from, id, &mut self.buffers);
             let kind =
                 state::Kind::Read { range: at..from, buffers, is_ahead, waiters: Vec::new() };
-            self.rpcs.insert(id, Pending { object, ticket: None, kind });
+            self.rpcs.insert(id, RpcState { object, ticket: None, kind });
             self.server(object.target).to_read.insert((is_ahead, id));
             self.active.insert(object.target);
             ids.push(id);
@@ -321,7 +321,7 @@ impl Cache {
 
     /// Gives up a read that was not sent, if it has no reader.
     pub(super) fn revoke(&mut self, id: RpcId) {
-        let Some(Pending { object, kind: state::Kind::Read { waiters, .. }, .. }) =
+        let Some(RpcState { object, kind: state::Kind::Read { waiters, .. }, .. }) =
             self.rpcs.get(&id)
         else {
             return;
@@ -330,7 +330,7 @@ impl Cache {
         if is_wanted || !self.server(object.target).to_read.remove(&(true, id)) {
             return;
         }
-        let Some(Pending { kind: state::Kind::Read { range, buffers, .. }, .. }) =
+        let Some(RpcState { kind: state::Kind::Read { range, buffers, .. }, .. }) =
             self.rpcs.remove(&id)
         else {
             unreachable!("it was found above")
@@ -341,7 +341,7 @@ impl Cache {
     }
 
     /// A read of an object has ended: the operations that wait for it go on.
-    pub(super) fn read_done(&mut self, id: RpcId, pending: Pending, result: Result<u64, Errno>) {
+    pub(super) fn read_done(&mut self, id: RpcId, pending: RpcState, result: Result<u64, Errno>) {
         let state::Kind::Read { range, buffers, is_ahead, waiters } = pending.kind else { return };
         if let Some(cached) = self.objects.get_mut(&pending.object) {
             let end = range.start + result.unwrap_or(0).min(range.end - range.start);

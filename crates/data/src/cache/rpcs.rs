@@ -6,7 +6,7 @@ use fulmar_base::{Span, Time};
 
 use super::Cache;
 use super::api::{Direction, Flags, Output, Reply, Rpc, RpcId};
-use super::state::{CachedObject, Kind, Pending, Priority};
+use super::state::{CachedObject, Kind, Priority, RpcState};
 use crate::grants::Figures;
 use crate::stripes::{Object, Target};
 use crate::writer::{Want, gather};
@@ -161,7 +161,7 @@ impl Cache {
         let ranges = extents.iter().map(|(range, _)| range.clone()).collect();
         let pins = memory.iter().map(|span| span.buffer).collect();
         let kind = Kind::Write { extents, pins };
-        self.rpcs.insert(id, Pending { object, ticket, kind });
+        self.rpcs.insert(id, RpcState { object, ticket, kind });
         self.requeue(object);
         let direction = Direction::Write;
         let rpc = Rpc { id, object, direction, ranges, memory: join(memory), flags, grant };
@@ -169,7 +169,7 @@ impl Cache {
         true
     }
 
-    fn write_done(&mut self, id: RpcId, pending: Pending, reply: Reply) {
+    fn write_done(&mut self, id: RpcId, pending: RpcState, reply: Reply) {
         let Kind::Write { extents, pins } = pending.kind else { return };
         let object = pending.object;
         let is_ok = reply.result.is_ok();
@@ -199,7 +199,7 @@ impl Cache {
         if keeps {
             self.unstable += bytes;
             let kind = Kind::Kept { cost, bytes, pins };
-            self.rpcs.insert(id, Pending { object, ticket: None, kind });
+            self.rpcs.insert(id, RpcState { object, ticket: None, kind });
         } else {
             pins.into_iter().for_each(|buffer| self.buffers.unpin(buffer));
         }

@@ -320,7 +320,7 @@ impl AfterFlush {
 
 /// An RPC.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct RpcState {
     pub(super) object: Object,
     pub(super) ticket: Option<Ticket>,
     pub(super) kind: Kind,

@@ -7,7 +7,7 @@ use fulmar_lustre_wire::ldlm::{InodeBits, LockFlags, LockRequest};
 use super::api::{Enqueue, IntentResult, Outcome, RequestId};
 use super::lock::{Claim, Flags, Kind, Lock, Mode, Part};
 use super::namespace::{HolderKey, LOCAL, Namespace};
-use super::resource::{Contention, Pending};
+use super::resource::{Contention, LvbWaiter};
 
 /// The flags that requests may have. Spec: ptlrpc-ldlm-mgs §18.1.
 const REQUEST_FLAGS: LockFlags = LockFlags(0xe08c_131a);
@@ -148,7 +148,7 @@ impl Namespace {
         if !claim.has_lvb() || self.is_lvb_fresh(place) {
             return self.decide(now, place, enqueue, claim, asked);
         }
-        self.postpone(place, Pending::Enqueue(Box::new(enqueue.clone())))
+        self.postpone(place, LvbWaiter::Enqueue(Box::new(enqueue.clone())))
     }
 
     /// Decides about a request that has waited for the attributes: its client may be gone.

@@ -11,7 +11,7 @@ use super::api::{CallbackKind, IntentResult, RequestId};
 use super::enqueue::ReplyContext;
 use super::lock::{Claim, Flags, Kind, Mode};
 use super::namespace::{LOCAL, Namespace};
-use super::resource::Pending;
+use super::resource::LvbWaiter;
 use super::tree;
 
 /// A glimpse whose callbacks are under way.
@@ -121,7 +121,7 @@ impl Namespace {
         self.changed.insert(place);
         if self.is_lvb_fresh(place) {
             self.end_glimpse(place, request, export);
-        } else if let Err(errno) = self.postpone(place, Pending::Glimpsed(request, export)) {
+        } else if let Err(errno) = self.postpone(place, LvbWaiter::Glimpsed(request, export)) {
             self.refuse(request, errno);
         }
     }

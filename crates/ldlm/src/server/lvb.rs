@@ -5,7 +5,7 @@ use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
 
 use super::api::Output;
 use super::namespace::Namespace;
-use super::resource::{LvbState, Pending};
+use super::resource::{LvbState, LvbWaiter};
 
 impl Namespace {
     /// The host has read the attributes of an object, as [`Output::ReadLvb`] requests.
@@ -31,9 +31,11 @@ impl Namespace {
         for one in pending.unwrap_or_default() {
             self.pending -= 1;
             match (one, result) {
-                (Pending::Glimpsed(request, export), _) => self.end_glimpse(place, request, export),
-                (Pending::Enqueue(enqueue), Ok(_)) => self.decide_postponed(now, place, &enqueue),
-                (Pending::Enqueue(enqueue), Err(errno)) => self.refuse(enqueue.request, errno),
+                (LvbWaiter::Glimpsed(request, export), _) => {
+                    self.end_glimpse(place, request, export)
+                }
+                (LvbWaiter::Enqueue(enqueue), Ok(_)) => self.decide_postponed(now, place, &enqueue),
+                (LvbWaiter::Enqueue(enqueue), Err(errno)) => self.refuse(enqueue.request, errno),
             }
         }
         self.reprocess(now, place, result.is_err());
@@ -59,7 +61,7 @@ impl Namespace {
     }
 
     /// Keeps something until the attributes are read.
-    pub(super) fn postpone(&mut self, place: u32, pending: Pending) -> Result<(), Errno> {
+    pub(super) fn postpone(&mut self, place: u32, pending: LvbWaiter) -> Result<(), Errno> {
         if self.pending >= self.config.limits.pending {
             return Err(Errno::EINPROGRESS);
         }

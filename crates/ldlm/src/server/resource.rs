@@ -45,7 +45,7 @@ pub(super) struct More {
     /// How often something was granted, to know which locks a waiter has asked back.
     pub(super) grants: u32,
     /// What waits until the LVB is read.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<LvbWaiter>,
     pub(super) contention: Contention,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum LvbState {
 
 /// What waits for the LVB.
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(super) enum LvbWaiter {
     Enqueue(Box<Enqueue>),
     /// The answer to a glimpse.
     Glimpsed(RequestId, Handle),

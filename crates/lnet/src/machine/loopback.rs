@@ -14,7 +14,7 @@ use crate::peers::PeerNiId;
 
 /// A copy that the owner is making.
 #[derive(Debug)]
-pub(super) struct Copying {
+pub(super) struct LoopbackCopy {
     sender: MessageId,
     receiver: MessageId,
     /// What goes to a service that has no buffer.
@@ -24,7 +24,9 @@ pub(super) struct Copying {
 impl Lnet {
     /// Handles the end of an [`Output::Copy`].
     pub fn handle_copied(&mut self, now: Time, copy: CopyId) {
-        let Some(Copying { sender, receiver, bytes }) = self.copies.remove(&copy) else { return };
+        let Some(LoopbackCopy { sender, receiver, bytes }) = self.copies.remove(&copy) else {
+            return;
+        };
         self.finalize_receive(now, receiver, Ok(()), bytes);
         self.finalize_send(now, sender, Ok(()));
         self.settle(now);
@@ -61,14 +63,14 @@ impl Lnet {
         let done = match (payload, sink) {
             (Payload::Span(from), Sink::Span(to)) => {
                 let from = Payload::Span(Span { len: to.len, ..from });
-                let copying = Copying { sender, receiver, bytes: Vec::new() };
+                let copying = LoopbackCopy { sender, receiver, bytes: Vec::new() };
                 return self.ask_copy(copying, from, Sink::Span(to));
             }
             (Payload::Inline(bytes), Sink::Inline { len }) if self.is_for_service(receiver) => {
                 // There is nothing to copy, but a service that answers itself must not go on for
                 // ever within one input: its owner is asked in between.
                 let bytes = bytes[..len as usize].to_vec();
-                let copying = Copying { sender, receiver, bytes };
+                let copying = LoopbackCopy { sender, receiver, bytes };
                 return self.ask_copy(copying, Payload::Empty, Sink::Discard { len: 0 });
             }
             (Payload::Inline(bytes), Sink::Inline { len }) => Ok(bytes[..len as usize].to_vec()),
@@ -84,7 +86,7 @@ impl Lnet {
         self.finalize_send(now, sender, Ok(()));
     }
 
-    fn ask_copy(&mut self, copying: Copying, from: Payload, to: Sink) {
+    fn ask_copy(&mut self, copying: LoopbackCopy, from: Payload, to: Sink) {
         self.next_copy += 1;
         let copy = CopyId(self.next_copy);
         self.copies.insert(copy, copying);

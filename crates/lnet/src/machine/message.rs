@@ -78,7 +78,7 @@ pub(super) enum Stage {
     /// Sent to `0@lo`: waits for its receiving side.
     Looping,
     /// Committed to a path.
-    Sending(Sending),
+    Sending(Transmission),
     /// Comes into this router, as [`Message::transit`] says.
     Transit,
     /// A PUT that waits at a lazy portal.
@@ -90,7 +90,7 @@ pub(super) enum Stage {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sending {
+pub(super) struct Transmission {
     pub(super) ni: NiId,
     /// The next hop.
     pub(super) peer_ni: PeerNiId,
@@ -163,7 +163,7 @@ impl Message {
     }
 
     /// Returns the path of a message that has one.
-    pub(super) fn sending(&self) -> Option<Sending> {
+    pub(super) fn sending(&self) -> Option<Transmission> {
         match self.stage {
             Stage::Sending(sending) => Some(sending),
             _ => None,
@@ -265,7 +265,7 @@ impl Messages {
     }
 
     /// Returns the messages that are committed to a path and not yet handed to its LND.
-    pub(super) fn queued_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
+    pub(super) fn queued_on(&self, path: impl Fn(&Transmission) -> bool) -> Vec<MessageId> {
         let queued = |message: &Message| {
             message.sending().is_some_and(|sending| sending.hold != Hold::Both && path(&sending))
         };
@@ -273,7 +273,7 @@ impl Messages {
     }
 
     /// Returns those of them that wait for a credit: a delay is to be sat out.
-    pub(super) fn waiting_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
+    pub(super) fn waiting_on(&self, path: impl Fn(&Transmission) -> bool) -> Vec<MessageId> {
         self.queued_on(|sending| sending.hold != Hold::Delayed && path(sending))
     }
 }

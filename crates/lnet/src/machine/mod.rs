@@ -48,7 +48,7 @@ use crate::udsp::Udsp;
 use backpressure::Backpressure;
 use claims::Pushes;
 use delay::Delays;
-use loopback::Copying;
+use loopback::LoopbackCopy;
 use message::Messages;
 use ping::OwnInfo;
 use stats::Counters;
@@ -69,7 +69,7 @@ pub struct Lnet {
     messages: Messages,
     /// The messages that LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
     receiving: Table<Option<MessageId>>,
-    copies: BTreeMap<CopyId, Copying>,
+    copies: BTreeMap<CopyId, LoopbackCopy>,
     next_copy: u64,
     own: OwnInfo,
     routing: Routing,

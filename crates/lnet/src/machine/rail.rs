@@ -6,7 +6,7 @@ use fulmar_lnd::{FailureClass, PathState};
 use fulmar_lnet_wire::Nid;
 
 use super::Lnet;
-use super::message::{Arrival, Sending};
+use super::message::{Arrival, Transmission};
 use crate::health::{HEALTH_MAX, Target};
 use crate::peers::{PeerNiId, PeerState};
 
@@ -92,7 +92,7 @@ impl Lnet {
 
     /// Sends by another path what waits for credits of a path. Responses get one only if the path
     /// is known to be broken.
-    pub(super) fn leave(&mut self, path: impl Fn(&Sending) -> bool) {
+    pub(super) fn leave(&mut self, path: impl Fn(&Transmission) -> bool) {
         let mut queued = self.messages.waiting_on(path);
         queued.retain(|id| self.messages.get(*id).is_some_and(|message| !message.probe));
         self.divert(queued);

@@ -8,7 +8,7 @@ use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId, RESERVED_PORTAL};
 
 use super::Lnet;
 use super::Work;
-use super::message::{Arrival, Hold, Message, Sending, Stage};
+use super::message::{Arrival, Hold, Message, Stage, Transmission};
 use super::select::{Criteria, Hop, Path};
 use crate::api::{Get, MdId, Memory, Output, Put, ServiceId};
 use crate::credits::Account;
@@ -218,7 +218,7 @@ impl Lnet {
         let of_service = message.of_service || is_of_service(&body);
         let response = !in_transit && matches!(body, Body::Ack { .. } | Body::Reply { .. });
         let waits = false;
-        let path = Sending { ni, peer_ni, deadline, committed: now, waits, response, hold };
+        let path = Transmission { ni, peer_ni, deadline, committed: now, waits, response, hold };
         message.stage = Stage::Sending(path);
         self.peers.used(now, peer_ni, false);
         // A router does not know who is behind the next router.
@@ -264,7 +264,7 @@ impl Lnet {
     /// and its descriptor may have gone meanwhile, or itself, or it has left that path.
     pub(super) fn post_send(&mut self, now: Time, id: MessageId) {
         let ready =
-            |path: &Sending| matches!(path.hold, Hold::Nothing | Hold::Peer | Hold::Granted);
+            |path: &Transmission| matches!(path.hold, Hold::Nothing | Hold::Peer | Hold::Granted);
         let path = self.messages.get(id).and_then(Message::sending).filter(ready);
         let Some(mut path) = path else { return };
         if path.deadline < now {
@@ -316,7 +316,7 @@ impl Lnet {
         md.is_some_and(|md| self.matching.is_aborted(md))
     }
 
-    fn hand_over(&mut self, now: Time, id: MessageId, path: Sending) {
+    fn hand_over(&mut self, now: Time, id: MessageId, path: Transmission) {
         let message = self.messages.live(id);
         let (header, in_transit) = (message.header, message.transit.is_some());
         if in_transit && self.is_dead(path) {
@@ -343,7 +343,7 @@ impl Lnet {
     }
 
     /// Returns whether the next hop does not live, where that is watched.
-    fn is_dead(&self, path: Sending) -> bool {
+    fn is_dead(&self, path: Transmission) -> bool {
         self.ni(path.ni).is_some_and(|ni| ni.config.tunables.peer_timeout > 0)
             && self.peers.ni(path.peer_ni).is_some_and(|next| !next.is_alive())
     }
@@ -368,7 +368,7 @@ impl Lnet {
     }
 
     /// Gives back the credits of a message, the interface's first, and wakes the messages that get them.
-    pub(super) fn release(&mut self, path: Sending, payload_len: u32) {
+    pub(super) fn release(&mut self, path: Transmission, payload_len: u32) {
         if !path.waits && matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
             // The interface may have been removed, and its credits with it.
             let woken = self.credits.give_back(Account::Ni(path.ni));

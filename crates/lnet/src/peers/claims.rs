@@ -20,7 +20,7 @@ use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Net, Nid};
 
 use super::discovery::PARKED_MAX;
-use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers, Waiting};
+use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers, UnverifiedQueue};
 use crate::api::QueryId;
 
 /// How many claims of one peer are checked by a ping.
@@ -232,7 +232,8 @@ impl Peers {
         let (nid, peer) = (ni.nid, ni.peer);
         match result {
             Err(errno) => {
-                let Waiting { messages, queries } = self.unverified.remove(&id).unwrap_or_default();
+                let UnverifiedQueue { messages, queries } =
+                    self.unverified.remove(&id).unwrap_or_default();
                 self.outputs.extend(messages.into_iter().map(|id| Output::Fail(id, errno)));
                 self.outputs.extend(queries.into_iter().map(|id| Output::Answer(id, Err(errno))));
                 if self.is_verified(id) {
@@ -259,7 +260,9 @@ impl Peers {
 
     /// Goes on with what waited for a NID that has named its peer, or is gone.
     pub(super) fn launch_waiting(&mut self, id: PeerNiId) {
-        let Some(Waiting { messages, queries }) = self.unverified.remove(&id) else { return };
+        let Some(UnverifiedQueue { messages, queries }) = self.unverified.remove(&id) else {
+            return;
+        };
         self.outputs.extend(messages.into_iter().map(Output::Launch));
         if let Some(nid) = self.ni(id).map(|ni| ni.nid) {
             queries.into_iter().for_each(|query| self.discover(nid, false, query));

@@ -172,7 +172,7 @@ pub(crate) struct Peer {
 
 /// What waits for a NID: messages, in order, and queries.
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnverifiedQueue {
     messages: VecDeque<MessageId>,
     queries: Vec<QueryId>,
 }
@@ -190,7 +190,7 @@ pub(crate) struct Peers {
     /// When peers are pinged whose pushes were not used.
     late_pushes: Timers<PeerId>,
     /// What waits until a NID has named its peer.
-    unverified: BTreeMap<PeerNiId, Waiting>,
+    unverified: BTreeMap<PeerNiId, UnverifiedQueue>,
     ageing: Ageing,
     outputs: VecDeque<Output>,
 }

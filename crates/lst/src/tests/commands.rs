@@ -88,7 +88,7 @@ fn an_unreachable_console_is_reported() {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut tool = Tool {
         console: &mut Unreachable,
-        clock: &mut Waiting::default(),
+        clock: &mut WaitClock::default(),
         out: &mut out,
         err: &mut err,
         environment: &environment(),

@@ -141,10 +141,10 @@ fn decoded(layout: &[u8]) -> CompositeMd {
 }
 
 /// The number, the flags and the extent of a component, and the size and the count of its stripes.
-type Shown = (u32, u32, [u64; 2], (u32, u16));
+type ComponentRow = (u32, u32, [u64; 2], (u32, u16));
 
 /// Returns the components of a layout.
-fn shown(layout: &[u8]) -> Vec<Shown> {
+fn shown(layout: &[u8]) -> Vec<ComponentRow> {
     let layout = decoded(layout);
     let show = |component: &Component| {
         let Component { id, flags, start, end, .. } = *component;

@@ -63,17 +63,17 @@ pub fn anyone(match_bits: u64) -> Me {
 #[derive(Clone, Debug)]
 pub struct Exchange {
     service: Service,
-    waiting: Arc<Waiting>,
+    waiting: Arc<CallerTable>,
 }
 
 /// The waiting callers, by descriptor.
 #[derive(Debug, Default)]
-struct Waiting {
+struct CallerTable {
     next: AtomicU64,
     senders: Mutex<BTreeMap<u64, Sender<Event>>>,
 }
 
-impl Waiting {
+impl CallerTable {
     fn senders(&self) -> MutexGuard<'_, BTreeMap<u64, Sender<Event>>> {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Exchange {
     /// # Errors
     /// As [`Node::open_service`].
     pub fn open(node: &Node) -> Result<Self, Errno> {
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(CallerTable::default());
         let shared = waiting.clone();
         let handler = move |_: &Service, events: &mut Vec<Delivery>| shared.handle(events);
         let service = node.open_service(ServiceConfig::default(), Arc::new(handler))?;

@@ -10,7 +10,7 @@ use fulmar_lustre_wire::message::{Container, Message};
 use super::bulk::{PostedBulk, Transfer};
 use super::replay_list::Key;
 use super::slots::Slot;
-use super::waiting::Lane;
+use super::wait_queue::Lane;
 use crate::Xid;
 use crate::bulk::Bulk;
 

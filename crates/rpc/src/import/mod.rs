@@ -37,7 +37,7 @@ mod stats;
 mod target;
 #[cfg(test)]
 mod tests;
-mod waiting;
+mod wait_queue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -61,7 +61,7 @@ use replay::Progress;
 use replay_list::ReplayList;
 use search::Search;
 use slots::Slots;
-use waiting::Waiting;
+use wait_queue::WaitQueue;
 
 /// The state of an import. Spec: ptlrpc-ldlm-mgs §14.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ pub struct Import {
     is_ending: bool,
     calls: Table<Call>,
     /// Requests to be sent, in order.
-    waiting: Waiting,
+    waiting: WaitQueue,
     /// Lock replays to be sent.
     lock_replays: VecDeque<RequestId>,
     slots: Slots,
@@ -227,7 +227,7 @@ impl Import {
             handshake: None,
             is_ending: false,
             calls: Table::default(),
-            waiting: Waiting::default(),
+            waiting: WaitQueue::default(),
             lock_replays: VecDeque::new(),
             slots: Slots::new(),
             kept: ReplayList::default(),

@@ -15,7 +15,7 @@ use fulmar_lustre_wire::{Status, portal};
 
 use super::bulk::{PostedBulk, Transfer};
 use super::call::SendState;
-use super::waiting::Lane;
+use super::wait_queue::Lane;
 use super::{
     CONNECT_TIMEOUT, EMPTY_LEN, Handshake, Import, Output, Purpose, ReplyRoom, RequestId, State,
     Timer, Transmission, TransmissionId,

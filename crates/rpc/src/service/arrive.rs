@@ -11,7 +11,7 @@ use fulmar_lustre_wire::{Handle, portal};
 
 use super::queue::is_urgent;
 use super::replays::is_of_recovery;
-use super::server::{Pending, ReplyTo, Server, Stage};
+use super::server::{PendingRequest, ReplyTo, Server, Stage};
 use super::{DropReason, RequestId, TargetState};
 use crate::export::Eviction;
 
@@ -59,7 +59,7 @@ impl Server {
             (Arrival::Drop(why), _) => return part.stats.drop(why),
             (_, None) => unreachable!("a message without an address of its reply is dropped"),
         };
-        let pending = Pending {
+        let pending = PendingRequest {
             partition,
             peer: event.initiator,
             // An evicted client has none.
@@ -83,8 +83,9 @@ impl Server {
     }
 
     /// Gives a request its number, and queues it or refuses it.
-    fn enter(&mut self, pending: Pending, errno: Option<Errno>, now: Time) {
-        let Pending { partition, peer, export, xid, is_urgent, deadline, reply_to, .. } = pending;
+    fn enter(&mut self, pending: PendingRequest, errno: Option<Errno>, now: Time) {
+        let PendingRequest { partition, peer, export, xid, is_urgent, deadline, reply_to, .. } =
+            pending;
         let id = RequestId(self.requests.insert(pending));
         if let Some(errno) = errno {
             return self.refuse(now, id, errno);

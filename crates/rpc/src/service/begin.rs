@@ -7,7 +7,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 
 use super::recovery::{Recovery, Turn};
-use super::server::{Connecting, Server, Stage};
+use super::server::{ConnectRequest, Server, Stage};
 use super::targets::Target;
 use super::{DropReason, Request, RequestId, TargetState, Task};
 use crate::export::{Connect, Eviction, TargetId, Verdict};
@@ -120,7 +120,7 @@ impl Server {
         let export = admission.export;
         let (is_new, is_reconnect) = (admission.is_new, admission.is_reconnect);
         if let Some(pending) = self.requests.get_mut(id.0) {
-            let connect = Some(Connecting { connect, export, is_new, is_reconnect });
+            let connect = Some(ConnectRequest { connect, export, is_new, is_reconnect });
             pending.stage = Stage::Running { connect };
         }
         Ok(NextStep::Execute(target, export))

@@ -79,7 +79,7 @@ pub(super) struct Recovery {
     requests: BTreeMap<u64, (Handle, RequestId)>,
     locks: VecDeque<(Handle, RequestId)>,
     /// Replays that the host executes.
-    running: BTreeMap<RequestId, Running>,
+    running: BTreeMap<RequestId, ExecutedRequest>,
     /// When the first client tried to connect.
     began: Option<Time>,
     deadline: Option<Time>,
@@ -120,7 +120,7 @@ impl Member {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Running {
+struct ExecutedRequest {
     export: Handle,
     /// Whether the next transaction waits for it.
     is_ordered: bool,
@@ -235,7 +235,7 @@ impl Recovery {
     ) -> Result<Turn, Errno> {
         let Some(member) = self.members.get_mut(&export) else { return Err(Errno::ENOTCONN) };
         if transno < self.next {
-            self.running.insert(id, Running { export, is_ordered: false });
+            self.running.insert(id, ExecutedRequest { export, is_ordered: false });
             return Ok(Turn::Now);
         }
         if member.has_replayed {
@@ -313,7 +313,7 @@ impl Recovery {
             return None;
         }
         if let Some((export, id)) = self.locks.pop_front() {
-            self.running.insert(id, Running { export, is_ordered: false });
+            self.running.insert(id, ExecutedRequest { export, is_ordered: false });
             return Some(Step::Execute(id));
         }
         let is_over = self.members.values().all(Member::has_pinged);
@@ -335,7 +335,7 @@ impl Recovery {
             member.waiting -= 1;
         }
         self.next = transno.saturating_add(1);
-        self.running.insert(id, Running { export, is_ordered: true });
+        self.running.insert(id, ExecutedRequest { export, is_ordered: true });
         Some(Step::Execute(id))
     }
 

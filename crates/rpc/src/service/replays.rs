@@ -6,7 +6,7 @@ use fulmar_lustre_wire::message::{Body, ConnectOpFlags, Message, MessageFlags};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 
 use super::recovery::{Recovery, Step, Turn, Window};
-use super::server::{Connecting, Server, Stage};
+use super::server::{ConnectRequest, Server, Stage};
 use super::{DropReason, RequestId, Task};
 use crate::export::{Eviction, TargetId};
 
@@ -160,8 +160,8 @@ impl Server {
     }
 
     /// Handles a client that has connected to a target that recovers.
-    pub(super) fn join(&mut self, now: Time, connecting: &Connecting) -> bool {
-        let Connecting { connect, export, .. } = connecting;
+    pub(super) fn join(&mut self, now: Time, connecting: &ConnectRequest) -> bool {
+        let ConnectRequest { connect, export, .. } = connecting;
         let Some(found) = self.exports.get(*export) else { return false };
         let target = &mut self.targets[found.target];
         let last_committed = target.last_committed;

@@ -10,7 +10,7 @@ use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
 use fulmar_lustre_wire::message::{ConnectOpFlags, Kind, Message};
 use fulmar_lustre_wire::{Opcode, Status};
 
-use super::server::{Connecting, REPLY, ReplyTo, Server, Stage};
+use super::server::{ConnectRequest, REPLY, ReplyTo, Server, Stage};
 use super::{DropReason, RequestId, Task};
 use crate::import::TargetKind;
 
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    fn connecting(&self, id: RequestId) -> Option<Connecting> {
+    fn connecting(&self, id: RequestId) -> Option<ConnectRequest> {
         match self.requests.get(id.0)?.stage {
             Stage::Running { connect } => connect,
             Stage::Queued(_) | Stage::Held(_) | Stage::Replying => None,
@@ -188,10 +188,10 @@ impl Server {
     fn finish_connect<'a>(
         &mut self,
         now: Time,
-        connecting: Connecting,
+        connecting: ConnectRequest,
         mut reply: Message<'a>,
     ) -> Message<'a> {
-        let Connecting { connect, export, is_new, is_reconnect } = connecting;
+        let ConnectRequest { connect, export, is_new, is_reconnect } = connecting;
         let granted = match reply.get(&CONNECT_DATA) {
             Ok(Some(data)) if reply.body.status == Status::OK => granted(&connect.asked, data),
             _ => {

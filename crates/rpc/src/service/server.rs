@@ -33,7 +33,7 @@ pub struct Server {
     pub(super) targets: Targets,
     pub(super) exports: Exports,
     /// Requests until their reply is sent, by [`RequestId`].
-    pub(super) requests: Table<Pending>,
+    pub(super) requests: Table<PendingRequest>,
     /// Requests that wait or are executed, by export and XID.
     pub(super) in_progress: BTreeMap<(Handle, u64), RequestId>,
     /// When early replies are due.
@@ -59,7 +59,7 @@ pub(super) struct Partition {
 
 /// A request, until its reply is sent.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingRequest {
     pub(super) partition: usize,
     pub(super) stage: Stage,
     /// The primary NID of the sender, which holds the place.
@@ -94,14 +94,14 @@ pub(super) enum Stage {
     /// Its turn comes in the course of a recovery.
     Held(Message<'static>),
     Running {
-        connect: Option<Connecting>,
+        connect: Option<ConnectRequest>,
     },
     Replying,
 }
 
 /// A CONNECT that the host executes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Connecting {
+pub(super) struct ConnectRequest {
     pub(super) connect: Connect,
     pub(super) export: Handle,
     pub(super) is_new: bool,

@@ -71,10 +71,10 @@ pub(crate) struct Raw {
 struct Offer {
     id: OperationId,
     from: ProcessId,
-    what: Offered,
+    what: OfferKind,
 }
 
-enum Offered {
+enum OfferKind {
     Message,
     Memory(Access, Span),
     Bytes(Vec<u8>),
@@ -283,7 +283,7 @@ impl Wire {
                 let Some(offer) = machine.take_offer(match_bits, from, Access::Put) else { return };
                 let len = bytes.len() as u32;
                 let bytes = match offer.what {
-                    Offered::Memory(_, span) => {
+                    OfferKind::Memory(_, span) => {
                         machine.bytes(span)[..bytes.len()].copy_from_slice(&bytes);
                         Vec::new()
                     }
@@ -294,9 +294,9 @@ impl Wire {
             Parcel::Get { match_bits, len, id } => {
                 let Some(offer) = machine.take_offer(match_bits, from, Access::Get) else { return };
                 let mut bytes = match offer.what {
-                    Offered::Memory(_, span) => machine.bytes(span).to_vec(),
-                    Offered::Bytes(bytes) => bytes,
-                    Offered::Message => unreachable!("an offer for a message cannot be read"),
+                    OfferKind::Memory(_, span) => machine.bytes(span).to_vec(),
+                    OfferKind::Bytes(bytes) => bytes,
+                    OfferKind::Message => unreachable!("an offer for a message cannot be read"),
                 };
                 bytes.truncate(len as usize);
                 let done = OperationResult { len: bytes.len() as u32, bytes: Vec::new() };
@@ -351,14 +351,14 @@ impl Wire {
         let machine = self.machines.get_mut(&nid).unwrap();
         match output {
             Output::OfferReply { id, from, match_bits } => {
-                machine.offer(match_bits, Offer { id, from, what: Offered::Message });
+                machine.offer(match_bits, Offer { id, from, what: OfferKind::Message });
             }
             Output::OfferBulk { id, from, match_bits, access, span } => {
-                let what = Offered::Memory(access, span);
+                let what = OfferKind::Memory(access, span);
                 machine.offer(match_bits, Offer { id, from, what });
             }
             Output::OfferBytes { id, from, match_bits, bytes } => {
-                let what = Offered::Bytes(bytes.to_vec());
+                let what = OfferKind::Bytes(bytes.to_vec());
                 machine.offer(match_bits, Offer { id, from, what });
             }
             Output::Withdraw { id } => {
@@ -452,7 +452,7 @@ impl Machine {
 
     fn offer(&mut self, match_bits: u64, offer: Offer) {
         let buffer = match &offer.what {
-            Offered::Memory(_, span) => Some(span.buffer),
+            OfferKind::Memory(_, span) => Some(span.buffer),
             _ => None,
         };
         self.begin(offer.id, buffer);
@@ -464,9 +464,9 @@ impl Machine {
     fn take_offer(&mut self, match_bits: u64, from: ProcessId, access: Access) -> Option<Offer> {
         let offer = self.offers.get(&match_bits)?;
         let allows = match offer.what {
-            Offered::Message => Access::Put,
-            Offered::Memory(access, _) => access,
-            Offered::Bytes(_) => Access::Get,
+            OfferKind::Message => Access::Put,
+            OfferKind::Memory(access, _) => access,
+            OfferKind::Bytes(_) => Access::Get,
         };
         let matches = offer.from == from || offer.from.nid.is_loopback();
         (matches && allows == access).then(|| self.offers.remove(&match_bits))?

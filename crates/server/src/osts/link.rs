@@ -29,7 +29,7 @@ use tracing::{info, warn};
 
 use super::records::{LastObject, TASKS, TaskKind, USED, encode, task_key};
 use super::{COUNT_MAX, Ost, Osts, Step, read_task};
-use crate::stopping::Stopping;
+use crate::stop_signal::StopSignal;
 
 /// How often the OST is asked for its state.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -62,12 +62,12 @@ pub(crate) struct Link {
 
 /// The threads of all OSTs. Dropping it ends their connections, all at once.
 #[derive(Default)]
-pub(crate) struct Links(Vec<Linking>);
+pub(crate) struct Links(Vec<LinkThread>);
 
 /// The thread of an OST. Dropping it ends the connection.
-struct Linking {
+struct LinkThread {
     ost: Arc<Ost>,
-    stopping: Arc<Stopping>,
+    stopping: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -112,7 +112,7 @@ impl Links {
     /// # Errors
     /// If the system has none.
     pub(crate) fn start(&mut self, link: Link) -> io::Result<()> {
-        self.0.push(Linking::start(link)?);
+        self.0.push(LinkThread::start(link)?);
         Ok(())
     }
 
@@ -129,13 +129,13 @@ impl Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        self.0.iter().for_each(Linking::stop);
+        self.0.iter().for_each(LinkThread::stop);
     }
 }
 
-impl Linking {
+impl LinkThread {
     fn start(link: Link) -> io::Result<Self> {
-        let stopping = Arc::<Stopping>::default();
+        let stopping = Arc::<StopSignal>::default();
         let of_thread = stopping.clone();
         let ost = link.osts.get_or_add(link.target.index, LastObject::default());
         ost.state().stops = false;
@@ -151,7 +151,7 @@ impl Linking {
     }
 }
 
-impl Drop for Linking {
+impl Drop for LinkThread {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
@@ -161,7 +161,7 @@ impl Drop for Linking {
 }
 
 impl Link {
-    fn run(&self, ost: &Ost, stopping: &Stopping) {
+    fn run(&self, ost: &Ost, stopping: &StopSignal) {
         let name = format!("{}-OST{:04x}", self.file_system, self.target.index);
         let mut last = String::new();
         loop {
@@ -187,7 +187,7 @@ impl Link {
     }
 
     /// Works with a connected OST until the thread is to end.
-    fn serve(&self, ost: &Ost, stopping: &Stopping, name: &str) -> Result<(), Failure> {
+    fn serve(&self, ost: &Ost, stopping: &StopSignal, name: &str) -> Result<(), Failure> {
         let options = SessionOptions { interface: None, port: self.port, timeout: TIMEOUT };
         let mut session = Session::on(&self.node, &self.nids, options)?;
         stopping.watch(&session);

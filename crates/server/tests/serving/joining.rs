@@ -44,14 +44,14 @@ fn nid(text: &str) -> Nid {
 }
 
 /// A request that was answered, and the answer.
-struct Recorded {
+struct Exchange {
     request: Message<'static>,
     portal: u32,
     reply: Message<'static>,
     bulk: Vec<u8>,
 }
 
-impl Recorded {
+impl Exchange {
     fn of(rpc: &Rpc<'_>) -> Option<Self> {
         let request = rpc.request.message.clone().into_owned();
         let reply = moved(rpc.reply()?.bytes);
@@ -93,7 +93,7 @@ fn moved(bytes: &[u8]) -> Vec<u8> {
 
 /// A recorded server, and what it was asked.
 struct Player {
-    recorded: Arc<Vec<Recorded>>,
+    recorded: Arc<Vec<Exchange>>,
     memories: Arc<Memories<Buffer>>,
     asked: Arc<Mutex<Vec<Message<'static>>>>,
 }
@@ -130,7 +130,7 @@ impl Target for Player {
                 return enqueue(context, &request).await;
             }
             let found = self.recorded.iter().find(|one| one.answers(message, true));
-            if let Some(Recorded { bulk, .. }) = found.filter(|one| !one.bulk.is_empty()) {
+            if let Some(Exchange { bulk, .. }) = found.filter(|one| !one.bulk.is_empty()) {
                 let part = self.memories.allocate(request.from.nid, bulk.len())?;
                 part.memory().write_at(0, bulk);
                 let bulk = Bulk::new(Direction::ToClient, portal::MGS_BULK, part.span(), 0);
@@ -152,7 +152,7 @@ fn start(runtime: &Runtime, nid: Nid) -> Node {
 /// Serves the recorded MGS and MDT.
 fn serve(
     node: &Node,
-    recorded: &Arc<Vec<Recorded>>,
+    recorded: &Arc<Vec<Exchange>>,
     asked: &Arc<Mutex<Vec<Message<'static>>>>,
 ) -> RunningTargets {
     let memories = Memories::new(1 << 24, Buffer::new);
@@ -183,7 +183,7 @@ fn serve(
 #[test]
 fn an_ost_of_ours_joins_recorded_servers() {
     let items = items("ost-join");
-    let recorded: Vec<Recorded> = Calls::of(&items).rpcs.iter().filter_map(Recorded::of).collect();
+    let recorded: Vec<Exchange> = Calls::of(&items).rpcs.iter().filter_map(Exchange::of).collect();
     let (recorded, asked) = (Arc::new(recorded), Arc::default());
     let runtime = Runtime::new(Some(2)).unwrap();
     let servers = start(&runtime, nid(MOVED[0].1));
@@ -216,7 +216,7 @@ fn an_ost_of_ours_joins_recorded_servers() {
 }
 
 /// Compares what ours has asked with what the recorded OST has.
-fn check_requests(asked: &[Message<'static>], recorded: &[Recorded]) {
+fn check_requests(asked: &[Message<'static>], recorded: &[Exchange]) {
     let all = |opcode: Opcode| asked.iter().filter(move |one| one.body.opcode == opcode);
     let known = |opcode: Opcode| {
         recorded.iter().map(|one| &one.request).filter(move |one| one.body.opcode == opcode)
@@ -243,7 +243,7 @@ fn check_requests(asked: &[Message<'static>], recorded: &[Recorded]) {
 }
 
 /// Sends our OST what the recorded MDT has sent to the recorded one: it has got its sequence.
-fn check_mdt(runtime: &Runtime, address: &Address, recorded: &[Recorded]) {
+fn check_mdt(runtime: &Runtime, address: &Address, recorded: &[Exchange]) {
     let own = nid("127.0.0.4@tcp");
     let node = start(runtime, own);
     let mut session = session_at(&node, own, *PORT);
@@ -258,7 +258,7 @@ fn check_mdt(runtime: &Runtime, address: &Address, recorded: &[Recorded]) {
         is_sequence || one.request.body.opcode == Opcode::OST_CREATE
     });
     let mut count = 0;
-    for Recorded { request, portal, reply, .. } in of_mdt {
+    for Exchange { request, portal, reply, .. } in of_mdt {
         let call = Call::new(request.clone(), 64 << 10).at(*portal);
         let own = session.call(import, call).unwrap();
         let sequence = |message: &Message<'_>| message.get(&SEQ_RANGE).ok().flatten();

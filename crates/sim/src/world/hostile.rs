@@ -150,7 +150,7 @@ impl World {
             }
             let Some(segment) = connection.incoming(side).inbox.pop_front() else { break };
             if matches!(segment, Segment::Fin) {
-                let how = fulmar_lnd::Closed::Eof;
+                let how = fulmar_lnd::CloseCause::Eof;
                 self.tasks.push_back(super::HostTask::Closed { tcp, side, how });
                 break;
             }

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{Errno, Rng, Time};
-use fulmar_lnd::{Closed, DialError};
+use fulmar_lnd::{CloseCause, DialError};
 use fulmar_lnet::{CopyId, EventDone, RouteConfig};
 use fulmar_lnet_wire::{Header, Net, Nid};
 use fulmar_node::{Admin, Node, ServiceHandle};
@@ -138,7 +138,7 @@ enum HostTask {
     /// Notify the node of the data that the socket took, and of the messages that ended there.
     Sent { tcp: TcpId, side: Side, len: u64, messages: u32 },
     /// Notify the node that a connection has ended.
-    Closed { tcp: TcpId, side: Side, how: Closed },
+    Closed { tcp: TcpId, side: Side, how: CloseCause },
     /// The handler of an event returns.
     Handled { host: HostId, incarnation: u32, done: EventDone },
     /// A copy is done.

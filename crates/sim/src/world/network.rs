@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Span, Time};
-use fulmar_lnd::{Closed, DialError};
+use fulmar_lnd::{CloseCause, DialError};
 
 use super::{ArmedDefect, HostId, HostTask, Port, ScheduledEvent, TcpId, World};
 use crate::fabric::Path;
@@ -199,9 +199,9 @@ impl World {
         match end.state {
             EndState::Open => {
                 let how = if self.rng.one_in(2) {
-                    Closed::ReadError(Errno::ECONNRESET)
+                    CloseCause::ReadError(Errno::ECONNRESET)
                 } else {
-                    Closed::WriteError(Errno::ECONNRESET)
+                    CloseCause::WriteError(Errno::ECONNRESET)
                 };
                 self.tasks.push_back(HostTask::Closed { tcp, side, how });
             }
@@ -215,7 +215,7 @@ impl World {
     }
 
     /// Notifies the node that a connection has ended, unless it has closed the connection itself.
-    pub(super) fn closed(&mut self, tcp: TcpId, side: Side, how: Closed) {
+    pub(super) fn closed(&mut self, tcp: TcpId, side: Side, how: CloseCause) {
         let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let end = connection.end_mut(side);
@@ -225,7 +225,7 @@ impl World {
         end.stream.forget_unsent();
         self.log.line(now, host, tcp, format_args!("{}", words::closed(how)));
         // After the end of the stream or an error, nothing more is written either.
-        let gives_up = how == Closed::WriteError(Errno::ETIMEDOUT);
+        let gives_up = how == CloseCause::WriteError(Errno::ETIMEDOUT);
         self.hang_up(tcp, side, if gives_up { Last::Reset } else { Last::Fin });
         let shown = self.shown(host);
         let this = self.host_mut(host);

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use fulmar_base::{ConnId, Sink, Span};
-use fulmar_lnd::{Closed, Need};
+use fulmar_lnd::{CloseCause, Need};
 
 use super::hostile::hostile_span;
 use super::{HostId, HostTask, ScheduledEvent, TcpId, World};
@@ -70,7 +70,7 @@ impl World {
                 return ControlFlow::Break(());
             }
             (_, Some(Segment::Fin)) => {
-                self.tasks.push_back(HostTask::Closed { tcp, side, how: Closed::Eof });
+                self.tasks.push_back(HostTask::Closed { tcp, side, how: CloseCause::Eof });
                 return ControlFlow::Break(());
             }
             (Need::Bytes(_), Some(Segment::Bytes(bytes))) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
-use fulmar_lnd::Closed;
+use fulmar_lnd::CloseCause;
 
 use super::{HostTask, Port, ScheduledEvent, TcpId, World};
 use crate::fabric::Path;
@@ -411,7 +411,7 @@ impl World {
         let waited = stream.sender.time_without_ack(now).unwrap_or_default();
         if waited >= USER_TIMEOUT {
             stream.abort();
-            let how = Closed::WriteError(Errno::ETIMEDOUT);
+            let how = CloseCause::WriteError(Errno::ETIMEDOUT);
             self.tasks.push_back(HostTask::Closed { tcp, side: writer, how });
             return;
         }

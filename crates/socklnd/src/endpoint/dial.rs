@@ -13,7 +13,7 @@ use super::links::undelivered;
 use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Conn, Phase, Tx, WriteContent};
 use crate::handshake::{self, Handshake};
-use crate::peer::{AnswerJudgement, Attempt, Dialling, PeerInstance, PeerKey};
+use crate::peer::{AnswerJudgement, Attempt, DialState, PeerInstance, PeerKey};
 
 impl Socklnd {
     /// Acts on the state of a peer after a change: dials it or removes it. Every input that changes
@@ -21,7 +21,7 @@ impl Socklnd {
     pub(super) fn settle(&mut self, now: Time, key: PeerKey) {
         let timeout = self.timeout_of(key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
-        let Dialling::Idle = peer.dialler.state else { return };
+        let DialState::Idle = peer.dialler.state else { return };
         let (down, urgent) = (self.down.contains(&key.ni), peer.dialler.is_urgent(now));
         if peer.queue.is_empty() && peer.links.is_empty() && !urgent {
             if down && peer.dialler.returning {
@@ -63,7 +63,7 @@ impl Socklnd {
             |known| known.version,
         );
         peer.dialler.begun = true;
-        peer.dialler.state = Dialling::Trying(Attempt { since: now, conn, kind, version });
+        peer.dialler.state = DialState::Trying(Attempt { since: now, conn, kind, version });
         let stalled = peer.reported == Some(PathState::Stalled);
         let doubtful = stalled || peer.dialler.is_urgent(now) || self.down.contains(&key.ni);
         let deadline = if doubtful { now + ATTEMPT_MAX } else { Time::MAX };
@@ -100,7 +100,7 @@ impl Socklnd {
         let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
         match peer.judge_answer(&key, &attempt, hello) {
             AnswerJudgement::Agreed => {
-                peer.dialler.state = Dialling::Idle;
+                peer.dialler.state = DialState::Idle;
                 let (kind, known) = (attempt.kind, PeerInstance::from_hello(hello));
                 self.open(now, id, Agreement { key, kind, known, order, imposed: false });
                 self.settle(now, key);
@@ -145,7 +145,7 @@ impl Socklnd {
         let answered = matches!(errno, Errno::ECONNREFUSED | Errno::EPROTO);
         if peer.dialler.is_urgent(now) && !down && !answered {
             // The path worked until recently and is expected to recover: messages wait for it.
-            peer.dialler.state = Dialling::Postponed;
+            peer.dialler.state = DialState::Postponed;
             return self.timers.set(Timer::Dial(key), now + URGENT_PAUSE);
         }
         let unconnected = peer.active().next().is_none();
@@ -170,15 +170,15 @@ impl Socklnd {
         let timeout = self.timeout_of(key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         match peer.dialler.state {
-            Dialling::Trying(_) => return,
-            Dialling::Idle => peer.dialler.forgive(),
-            Dialling::BackedOff => {
+            DialState::Trying(_) => return,
+            DialState::Idle => peer.dialler.forgive(),
+            DialState::BackedOff => {
                 // If no message is sent to the peer for as long again, its failures are forgotten.
                 self.timers.set(Timer::Dial(key), now + self.config.reconnect_max);
             }
-            Dialling::Postponed => {}
+            DialState::Postponed => {}
         }
-        peer.dialler.state = Dialling::Idle;
+        peer.dialler.state = DialState::Idle;
         peer.dialler.begin_round(now, timeout);
         self.expire_queue(now, &key);
         self.settle(now, key);
@@ -190,7 +190,7 @@ impl Socklnd {
         if !peer.dialler.may_retry_at_once() {
             return self.postpone(now, key);
         }
-        peer.dialler.state = Dialling::Idle;
+        peer.dialler.state = DialState::Idle;
         self.settle(now, key);
     }
 
@@ -203,7 +203,7 @@ impl Socklnd {
             Some(_) => self.config.reconnect_min / 4,
             None => self.config.reconnect_min,
         };
-        peer.dialler.state = Dialling::Postponed;
+        peer.dialler.state = DialState::Postponed;
         self.timers.set(Timer::Dial(key), now + pause);
     }
 
@@ -220,7 +220,7 @@ impl Socklnd {
 
     fn attempt(&self, key: &PeerKey) -> Attempt {
         match self.peers.get(key).map(|peer| peer.dialler.state) {
-            Some(Dialling::Trying(attempt)) => attempt,
+            Some(DialState::Trying(attempt)) => attempt,
             state => unreachable!("a connection to {key:?} is being opened, not {state:?}"),
         }
     }

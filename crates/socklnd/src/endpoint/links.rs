@@ -2,14 +2,14 @@
 //! Spec: lnet-wire §5.7.
 
 use fulmar_base::{ConnId, Errno, Time};
-use fulmar_lnd::{Closed, Notice, Output, PathState, SendError, Stream};
+use fulmar_lnd::{CloseCause, Notice, Output, PathState, SendError, Stream};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::Version;
 
 use super::transfer::count;
 use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Open, Phase, Tx};
-use crate::peer::{Dialling, Link, PeerKey};
+use crate::peer::{DialState, Link, PeerKey};
 use crate::rx::{Fault, Rx};
 use crate::zero_copy::ZeroCopy;
 
@@ -17,7 +17,7 @@ use crate::zero_copy::ZeroCopy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Socket error or end of stream.
-    Socket(Closed),
+    Socket(CloseCause),
     /// The peer violated the protocol.
     Protocol,
     /// The peer does not complete its message.
@@ -39,8 +39,8 @@ pub(super) enum Cause {
 impl Cause {
     pub(super) fn errno(self) -> Errno {
         match self {
-            Self::Socket(Closed::Eof) | Self::Restarted => Errno::ECONNRESET,
-            Self::Socket(Closed::ReadError(errno) | Closed::WriteError(errno)) => errno,
+            Self::Socket(CloseCause::Eof) | Self::Restarted => Errno::ECONNRESET,
+            Self::Socket(CloseCause::ReadError(errno) | CloseCause::WriteError(errno)) => errno,
             Self::Protocol => Errno::EPROTO,
             Self::ReceiveStall | Self::SendStall => Errno::ETIMEDOUT,
             Self::Disconnected | Self::Removed | Self::GaveWay | Self::Spent => Errno::ESHUTDOWN,
@@ -64,9 +64,9 @@ impl Socklnd {
         let peer = self.peers.entry(key).or_default();
         peer.links.push(Link { conn: id, kind, in_set, retired: None });
         peer.dialler.succeeded();
-        if let Dialling::BackedOff = peer.dialler.state {
+        if let DialState::BackedOff = peer.dialler.state {
             // The peer is reachable again, and may open the missing connections itself.
-            peer.dialler.state = Dialling::Postponed;
+            peer.dialler.state = DialState::Postponed;
             self.timers.set(Timer::Dial(key), now + self.config.reconnect_min);
         }
         if peer.active().count() == 1 {
@@ -84,7 +84,7 @@ impl Socklnd {
     }
 
     /// Handles the end of a connection.
-    pub(super) fn closed(&mut self, now: Time, id: ConnId, how: Closed) {
+    pub(super) fn closed(&mut self, now: Time, id: ConnId, how: CloseCause) {
         let Some(conn) = self.conns.get(&id) else {
             // The owner has closed it before it took the request to do so.
             return self.stopped(now, id, 0);
@@ -167,7 +167,7 @@ impl Socklnd {
         for key in keys.take_while(|key| key.ni == nid).collect::<Vec<_>>() {
             self.close_links(&key, Cause::Removed);
             let Some(peer) = self.peers.remove(&key) else { continue };
-            if let Dialling::Trying(attempt) = peer.dialler.state {
+            if let DialState::Trying(attempt) = peer.dialler.state {
                 self.close_conn(attempt.conn, false);
             }
             self.timers.clear(Timer::Dial(key));
@@ -224,7 +224,7 @@ impl Socklnd {
         let unknown = |message| Output::Sent { message, result: Err(UNACKNOWLEDGED) };
         self.outputs.extend(zero_copy.unacknowledged().map(unknown));
         let error = undelivered(ours, cause.errno());
-        let ending = Ending { tx: conn.tx, zero_copy, error };
+        let ending = LingeringConn { tx: conn.tx, zero_copy, error };
         if !close {
             self.fail_unsent(ending);
         } else if ending.tx.unsent().next().is_some() {
@@ -259,7 +259,7 @@ impl Socklnd {
 
     /// Handles that so many more bytes of a closed connection had been written.
     pub(super) fn sent_before_end(&mut self, now: Time, id: ConnId, bytes: u64) {
-        let Some(Ending { tx, zero_copy, .. }) = self.endings.get_mut(&id) else { return };
+        let Some(LingeringConn { tx, zero_copy, .. }) = self.endings.get_mut(&id) else { return };
         let (counters, outputs) = (&mut self.counters, &mut self.outputs);
         tx.advance(now, bytes, |written| {
             let end = |cookie| zero_copy.written(now, cookie).or(Some(Err(UNACKNOWLEDGED)));
@@ -267,7 +267,7 @@ impl Socklnd {
         });
     }
 
-    fn fail_unsent(&mut self, ending: Ending) {
+    fn fail_unsent(&mut self, ending: LingeringConn) {
         for message in ending.tx.unsent() {
             self.outputs.push_back(Output::Sent { message, result: Err(ending.error) });
         }
@@ -276,7 +276,7 @@ impl Socklnd {
 
 /// A closed connection, until its owner reports how much of it was written.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(super) struct LingeringConn {
     tx: Tx,
     zero_copy: ZeroCopy,
     /// Result of messages that were not written completely.

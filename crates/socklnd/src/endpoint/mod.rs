@@ -17,7 +17,8 @@ use fulmar_base::{ConnId, Errno, Time, Timers};
 #[cfg(doc)]
 use fulmar_lnd::Stream;
 use fulmar_lnd::{
-    Closed, DialError, Lnd, Need, NiConfig, Notice, Output, RxId, SendError, SendRequest, Verdict,
+    CloseCause, DialError, Lnd, Need, NiConfig, Notice, Output, RxId, SendError, SendRequest,
+    Verdict,
 };
 use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_lnet_wire::{NetType, Nid};
@@ -28,7 +29,7 @@ use crate::conn::{Conn, Phase};
 use crate::handshake::Step;
 use crate::peer::{Peer, PeerKey};
 use crate::{Config, ConnInfo, Counters, PeerInfo};
-use links::{Cause, Ending};
+use links::{Cause, LingeringConn};
 
 /// The socket LND of a node: all its TCP network interfaces.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub struct Socklnd {
     down: BTreeSet<Nid>,
     conns: BTreeMap<ConnId, Conn>,
     /// Unwritten parts of connections that the owner is closing.
-    endings: BTreeMap<ConnId, Ending>,
+    endings: BTreeMap<ConnId, LingeringConn>,
     peers: BTreeMap<PeerKey, Peer>,
     timers: Timers<Timer>,
     outputs: VecDeque<Output>,
@@ -217,7 +218,7 @@ impl Socklnd {
 
     /// Handles the end of a connection. The owner has already closed it, and has reported every
     /// byte that the socket accepted with [`Self::handle_sent`].
-    pub fn handle_closed(&mut self, now: Time, conn: ConnId, how: Closed) {
+    pub fn handle_closed(&mut self, now: Time, conn: ConnId, how: CloseCause) {
         self.closed(now, conn, how);
     }
 

@@ -18,7 +18,7 @@ use fulmar_lnet_wire::Nid;
 use super::dial::ATTEMPT_MAX;
 use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
-use crate::peer::{Dialling, PeerKey};
+use crate::peer::{DialState, PeerKey};
 
 impl Socklnd {
     pub(super) fn is_down(&self, ni: &Nid) -> bool {
@@ -82,8 +82,8 @@ impl Socklnd {
         // The owner already knows the state of the link; a later connection is reported.
         peer.reported = None;
         let queue = std::mem::take(&mut peer.queue);
-        if let Dialling::Trying(attempt) = peer.dialler.state {
-            peer.dialler.state = Dialling::Idle;
+        if let DialState::Trying(attempt) = peer.dialler.state {
+            peer.dialler.state = DialState::Idle;
             self.close_conn(attempt.conn, false);
         }
         for queued in queue {
@@ -107,8 +107,8 @@ impl Socklnd {
         if peer.dialler.returning || !peer.queue.is_empty() {
             return self.reopen(now, key);
         }
-        if let Dialling::BackedOff = peer.dialler.state {
-            peer.dialler.state = Dialling::Idle;
+        if let DialState::BackedOff = peer.dialler.state {
+            peer.dialler.state = DialState::Idle;
         }
         self.settle(now, key);
     }
@@ -138,14 +138,14 @@ impl Socklnd {
         }
         let Some(peer) = self.peers.get_mut(&key) else { return };
         peer.dialler.hurry(now);
-        if let Dialling::Trying(attempt) = peer.dialler.state {
+        if let DialState::Trying(attempt) = peer.dialler.state {
             // It started before the failure was known, and may wait for long.
             self.close_conn(attempt.conn, false);
         }
         self.timers.clear(Timer::Dial(key));
         let timeout = self.timeout_of(key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
-        peer.dialler.state = Dialling::Idle;
+        peer.dialler.state = DialState::Idle;
         peer.dialler.begin_round(now, timeout);
         self.settle(now, key);
     }
@@ -190,7 +190,7 @@ impl Socklnd {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let connected = peer.active().next().is_some();
         // Dialling cannot replace it, so a working connection is used again.
-        let backed_off = matches!(peer.dialler.state, Dialling::BackedOff);
+        let backed_off = matches!(peer.dialler.state, DialState::BackedOff);
         let alone = !connected && (backed_off || !key.can_be_dialled());
         let Some(link) = peer.links.iter_mut().find(|link| link.conn == id) else { return };
         let Some(since) = link.retired else { return };

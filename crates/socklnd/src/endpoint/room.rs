@@ -16,7 +16,7 @@ use super::links::Cause;
 use crate::Config;
 use crate::callers::Limits;
 use crate::conn::{Conn, Phase};
-use crate::peer::{Dialling, Peer, PeerKey};
+use crate::peer::{DialState, Peer, PeerKey};
 
 impl Socklnd {
     /// Sets for how many incoming connections the owner has room from now on; if it is `full`, for
@@ -148,7 +148,7 @@ impl Socklnd {
     /// Returns since when there was no message from a peer or to it; `None` if one is under way.
     fn idle_since(&self, peer: &Peer) -> Option<Time> {
         let waits = !peer.queue.is_empty()
-            || matches!(peer.dialler.state, Dialling::Trying(_))
+            || matches!(peer.dialler.state, DialState::Trying(_))
             || !peer.zero_copy.is_empty();
         let mut last = Time::ZERO;
         for link in &peer.links {

@@ -15,7 +15,7 @@ use super::{Socklnd, Timer};
 use crate::Counters;
 use crate::conn::{Conn, Open, Phase, WriteContent};
 use crate::handshake::OUR_ORDER;
-use crate::peer::{Dialling, PeerKey, QueuedMessage, is_large};
+use crate::peer::{DialState, PeerKey, QueuedMessage, is_large};
 use crate::rx::{Complete, Event, Fault};
 use crate::zero_copy::AckResult;
 
@@ -142,11 +142,11 @@ impl Socklnd {
         }
         let (down, timeout) = (self.is_down(&key.ni), self.timeout_of(key.ni));
         let peer = self.peers.entry(key).or_default();
-        if let Dialling::BackedOff = peer.dialler.state {
+        if let DialState::BackedOff = peer.dialler.state {
             let errno = if down { Errno::ENETDOWN } else { Errno::EHOSTUNREACH };
             return self.fail_message(&request, undelivered(down, errno));
         }
-        if let Dialling::Idle = peer.dialler.state {
+        if let DialState::Idle = peer.dialler.state {
             peer.dialler.begin_round(now, timeout);
         }
         self.outputs.push_back(Output::Waiting { message: request.message });

@@ -215,7 +215,7 @@ fn an_invented_identity_is_never_dialled() {
     script.machine.send(script.now, reply.clone());
     assert_eq!(script.written().0, conn);
     script.actions();
-    script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
+    script.machine.handle_closed(script.now, conn, fulmar_lnd::CloseCause::Eof);
     script.machine.send(script.now, reply);
     script.expect(failed(5, SendError::remote_error(Errno::EHOSTUNREACH)));
 }
@@ -305,7 +305,7 @@ fn a_peer_that_changes_its_version_loses_its_old_connections() {
 fn a_restart_without_open_connections_needs_no_action() {
     let mut script = Script::new();
     let old = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
-    script.machine.handle_closed(script.now, old, fulmar_lnd::Closed::Eof);
+    script.machine.handle_closed(script.now, old, fulmar_lnd::CloseCause::Eof);
     script.call(&Hello { source_incarnation: 1, ..hello(LOW, ConnKind::ANY, Version::V2) });
     assert_eq!(script.machine.conns().len(), 1);
 }

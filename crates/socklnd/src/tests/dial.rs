@@ -1,7 +1,7 @@
 //! Dialling: lnet-wire §4.7, §5.2 to §5.6; lnet-behaviour §11.4.
 
 use super::*;
-use fulmar_lnd::{Closed, DialError};
+use fulmar_lnd::{CloseCause, DialError};
 
 #[test]
 fn nothing_is_dialled_until_something_is_sent() {
@@ -78,7 +78,7 @@ fn a_connection_from_another_address_carries_messages_outside_the_set() {
     script.feed(conn, &bytes);
     script.actions();
     let first = script.machine.conns()[0].conn;
-    script.machine.handle_closed(script.now, first, Closed::Eof);
+    script.machine.handle_closed(script.now, first, CloseCause::Eof);
     let actions = script.actions();
     assert!(matches!(
         actions[..],
@@ -152,7 +152,7 @@ fn a_success_forgives_all_failures() {
         script.wait_secs(60);
     }
     let all = script.opens_all(HIGH);
-    script.machine.handle_closed(script.now, all[0], Closed::Eof);
+    script.machine.handle_closed(script.now, all[0], CloseCause::Eof);
     assert_eq!(script.actions(), [close(all[1]), close(all[2])]);
     script.send(HIGH, 1, 0);
     let conn = script.dialled();
@@ -288,7 +288,7 @@ fn an_end_instead_of_an_answer_is_a_failure() {
     script.send(HIGH, 1, 0);
     let conn = script.dialled();
     script.connected(conn);
-    script.machine.handle_closed(script.now, conn, Closed::Eof);
+    script.machine.handle_closed(script.now, conn, CloseCause::Eof);
     script.expect(failed(1, SendError::remote_dropped(Errno::ECONNRESET)));
 }
 
@@ -381,7 +381,7 @@ fn a_peer_cannot_make_us_dial_in_circles() {
 fn an_agreement_in_another_version_is_an_agreement() {
     let (mut script, conn, _) = answered(&encoded(&hello(HIGH, ConnKind::CONTROL, Version::V2)));
     assert_eq!(script.machine.conns()[0].version, Version::V2);
-    script.machine.handle_closed(script.now, conn, Closed::Eof);
+    script.machine.handle_closed(script.now, conn, CloseCause::Eof);
     script.actions();
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use fulmar_base::Rng;
-use fulmar_lnd::Closed;
+use fulmar_lnd::CloseCause;
 
 #[test]
 fn silent_peers_are_cheap_harmless_and_time_out() {
@@ -43,7 +43,7 @@ fn the_oldest_silent_connection_of_an_address_gives_way() {
     script.talks(LOW, second);
     script.feed(third, b"nonsense");
     let fourth = script.accepted(LOW);
-    script.machine.handle_closed(script.now, fourth, Closed::Eof);
+    script.machine.handle_closed(script.now, fourth, CloseCause::Eof);
     script.accepted(LOW);
     script.accepted(LOW);
     assert_eq!(script.machine.counters().refused_handshakes, 1);
@@ -93,7 +93,7 @@ fn garbage_is_harmless() {
                 break;
             }
         }
-        script.machine.handle_closed(script.now, conn, Closed::Eof);
+        script.machine.handle_closed(script.now, conn, CloseCause::Eof);
         let begun_and_ended = |outputs: Vec<Output>| {
             let begun = outputs.iter().filter(|output| matches!(output, Output::Received(_)));
             let ended = outputs.iter().filter(|output| matches!(output, Output::Completed { .. }));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 use fulmar_base::{BufferId, Rng, Span};
-use fulmar_lnd::{Closed, DialError, FailureClass};
+use fulmar_lnd::{CloseCause, DialError, FailureClass};
 
 const NIDS: [Nid; 2] = [LOW, HIGH];
 
@@ -113,7 +113,7 @@ impl Pair {
             (3, Some(end)) => {
                 self.ended.retain(|ended| *ended != end);
                 self.unsent.remove(&end);
-                self.nodes[end.0].handle_closed(self.now, end.1, Closed::Eof);
+                self.nodes[end.0].handle_closed(self.now, end.1, CloseCause::Eof);
                 self.drain(end.0);
             }
             _ => self.connect(),
@@ -334,7 +334,7 @@ fn a_restarted_node_is_connected_again() {
         // IDs of connections are never reused: those of the old incarnation do not collide.
         for _ in 0..100 {
             let conn = node.handle_accepted(pair.now, addr(LOW, 988), addr(HIGH, 1)).unwrap();
-            node.handle_closed(pair.now, conn, Closed::Eof);
+            node.handle_closed(pair.now, conn, CloseCause::Eof);
         }
         pair.nodes[0] = node;
         pair.unsent.clear();

@@ -1,7 +1,7 @@
 //! Paths that fail and recover: lnet-behaviour §8.8, §11.4, §14.1.
 
 use super::*;
-use fulmar_lnd::{Closed, DialError};
+use fulmar_lnd::{CloseCause, DialError};
 
 fn path(state: PathState) -> Output {
     Output::Path { ni: OURS, peer: HIGH, state }
@@ -37,7 +37,7 @@ fn a_path_is_up_with_its_first_connection_and_down_with_its_last() {
     assert_eq!(news_and_deeds(&mut script).0, [PathState::Up]);
     let second = script.call(&hello(HIGH, ConnKind::BULK_IN, Version::V3));
     assert_eq!(news_and_deeds(&mut script).0, []);
-    script.machine.handle_closed(script.now, second, Closed::ReadError(Errno::ECONNRESET));
+    script.machine.handle_closed(script.now, second, CloseCause::ReadError(Errno::ECONNRESET));
     assert_eq!(news_and_deeds(&mut script).0, [PathState::Down]);
 }
 
@@ -258,10 +258,10 @@ fn the_end_of_a_retired_connection_affects_no_others() {
     script.connected(dial);
     script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
     script.dialled();
-    script.machine.handle_closed(script.now, all[0], Closed::ReadError(Errno::ETIMEDOUT));
+    script.machine.handle_closed(script.now, all[0], CloseCause::ReadError(Errno::ETIMEDOUT));
     script.expect_nothing();
     assert_eq!(script.machine.conns().len(), 3);
-    script.machine.handle_closed(script.now, dial, Closed::Eof);
+    script.machine.handle_closed(script.now, dial, CloseCause::Eof);
     assert!(!script.outputs().contains(&close(all[1])));
 }
 
@@ -298,7 +298,7 @@ fn retired_connections_time_out_or_are_used_again() {
     script.actions();
     script.wait_secs(60);
     script.actions();
-    script.machine.handle_closed(script.now, dial, Closed::Eof);
+    script.machine.handle_closed(script.now, dial, CloseCause::Eof);
     assert!(script.actions().contains(&close(conn)), "it is a sibling again");
 }
 
@@ -355,7 +355,7 @@ fn a_message_is_lost_or_perhaps_delivered_by_its_last_byte() {
     script.send(HIGH, 2, 0);
     script.send(HIGH, 3, 0);
     script.actions();
-    script.machine.handle_closed(script.now, bulk_out, Closed::Eof);
+    script.machine.handle_closed(script.now, bulk_out, CloseCause::Eof);
     // The socket had accepted the first message and half of the second before it was closed.
     let mut said = Vec::new();
     while let Some(output) = script.machine.poll_output() {
@@ -400,7 +400,7 @@ fn link_up_dials_all_peers_that_were_connected() {
     script.actions();
     // Even if the outage was so long that no connection is left.
     for conn in all {
-        script.machine.handle_closed(script.now, conn, Closed::ReadError(Errno::ETIMEDOUT));
+        script.machine.handle_closed(script.now, conn, CloseCause::ReadError(Errno::ETIMEDOUT));
     }
     script.wait_secs(3_000);
     script.expect_nothing();
@@ -484,7 +484,7 @@ fn a_late_acknowledgement_for_a_retired_connection_is_accepted() {
     script.connected(dial);
     script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
     script.dialled();
-    script.machine.handle_closed(script.now, all[2], Closed::ReadError(Errno::ECONNRESET));
+    script.machine.handle_closed(script.now, all[2], CloseCause::ReadError(Errno::ECONNRESET));
     script.expect(failed(2, SendError::remote_error(Errno::EIO)));
     // The peer had received it, and has only this connection left to acknowledge it.
     script.feed(dial, &noop([0, 2]));

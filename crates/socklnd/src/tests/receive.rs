@@ -135,7 +135,7 @@ fn a_message_that_is_cut_off_by_the_end_has_failed() {
         script.feed(conn, &framed(10));
         script.actions();
         script.judge(conn, verdict);
-        script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
+        script.machine.handle_closed(script.now, conn, fulmar_lnd::CloseCause::Eof);
         script.expect(completed(conn, Err(Errno::ECONNRESET)));
         script.machine.handle_payload(script.now, conn, 5, None);
         script.machine.handle_sent(script.now, conn, 5);
@@ -149,7 +149,7 @@ fn a_verdict_on_a_connection_that_has_ended_fails_the_message() {
         let (mut script, conn) = open();
         script.feed(conn, &framed(10));
         script.actions();
-        script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
+        script.machine.handle_closed(script.now, conn, fulmar_lnd::CloseCause::Eof);
         script.expect_nothing();
         script.judge(conn, verdict);
         let failed = completed(conn, Err(Errno::ECONNRESET));

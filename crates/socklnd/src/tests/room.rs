@@ -204,7 +204,7 @@ fn the_end_of_a_peer_makes_room() {
     let mut script = few();
     let members = [0, 1, 2, 3].map(|n| script.joins(honest(n)));
     for conn in members {
-        script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
+        script.machine.handle_closed(script.now, conn, fulmar_lnd::CloseCause::Eof);
     }
     let members = [10, 11, 12, 13].map(|n| script.joins(honest(n)));
     for number in 0..100 {
@@ -290,7 +290,7 @@ fn limits_hold_at_random() {
                 3 => script.wait(Duration::from_millis(rng.below(1_500))),
                 4 if !conns.is_empty() => {
                     let (_, conn) = conns.swap_remove(rng.below(conns.len() as u64) as usize);
-                    script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
+                    script.machine.handle_closed(script.now, conn, fulmar_lnd::CloseCause::Eof);
                 }
                 5 => script.machine.limit_incoming(rng.between(1, 12) as usize, rng.one_in(4)),
                 _ if !conns.is_empty() => {

@@ -1,7 +1,7 @@
 //! Sending: lnet-wire §5.7, §6.4 to §6.6.
 
 use super::*;
-use fulmar_lnd::Closed;
+use fulmar_lnd::CloseCause;
 use fulmar_wire::testing::hex;
 
 #[test]
@@ -130,10 +130,10 @@ fn the_shortest_queue_then_the_least_recent_use_decides() {
 #[test]
 fn the_end_of_one_connection_is_the_end_of_its_siblings_at_the_same_address() {
     for (how, errno) in [
-        (Closed::Eof, Errno::ECONNRESET),
-        (Closed::ReadError(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
-        (Closed::WriteError(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
-        (Closed::WriteError(Errno::ECONNRESET), Errno::ECONNRESET),
+        (CloseCause::Eof, Errno::ECONNRESET),
+        (CloseCause::ReadError(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
+        (CloseCause::WriteError(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
+        (CloseCause::WriteError(Errno::ECONNRESET), Errno::ECONNRESET),
     ] {
         let error = SendError::remote_dropped(errno);
         let mut script = Script::new();
@@ -159,7 +159,7 @@ fn messages_end_if_the_owner_closes_a_sibling_before_it_is_asked_to() {
     script.send(HIGH, 3, 0);
     script.actions();
     // The peer has reset both: the second report is made before outputs of the first are taken.
-    let reset = Closed::WriteError(Errno::ECONNRESET);
+    let reset = CloseCause::WriteError(Errno::ECONNRESET);
     script.machine.handle_closed(script.now, bulk_out, reset);
     script.machine.handle_sent(script.now, control, 24 + 72);
     script.machine.handle_closed(script.now, control, reset);
@@ -175,7 +175,7 @@ fn peers_are_reported_up_and_down() {
     let (ni, peer) = (OURS, ProcessId::lustre(HIGH));
     let conn = script.call(&hello(HIGH, ConnKind::CONTROL, Version::V3));
     script.expect_notice(&Notice::PeerUp { ni, peer });
-    script.machine.handle_closed(script.now, conn, Closed::Eof);
+    script.machine.handle_closed(script.now, conn, CloseCause::Eof);
     let errno = Errno::ECONNRESET;
     let down = Output::Path { ni, peer: HIGH, state: PathState::Down };
     assert_eq!(script.outputs(), [Output::Notice(Notice::PeerDown { ni, peer, errno }), down]);
@@ -315,7 +315,7 @@ fn unacknowledged_messages_fail_with_their_connection() {
     script.written();
     script.send(HIGH, 2, 1 << 20);
     script.actions();
-    script.machine.handle_closed(script.now, conn, Closed::Eof);
+    script.machine.handle_closed(script.now, conn, CloseCause::Eof);
     let expected = [
         failed(1, SendError::remote_error(Errno::EIO)),
         failed(2, SendError::remote_dropped(Errno::ECONNRESET)),

@@ -25,7 +25,7 @@ use fulmar_lustre_wire::{Handle, List, Opcode};
 use fulmar_store::{ObjectId, Source};
 
 use super::Data;
-use super::transfer::{Reading, Room, Sources, Transfer, readable};
+use super::transfer::{LoadedRead, Room, Sources, Transfer, readable};
 use crate::{Answer, Call, Failure, errno_of};
 
 /// A target whose objects have data.
@@ -134,7 +134,7 @@ pub trait Holder: Send + Sync + 'static {
     ///
     /// # Panics
     /// If the rooms are not those of the ranges.
-    fn read(&self, transfer: Transfer, rooms: &mut [&mut dyn Room]) -> Result<Reading, Errno> {
+    fn read(&self, transfer: Transfer, rooms: &mut [&mut dyn Room]) -> Result<LoadedRead, Errno> {
         assert_eq!(rooms.len(), transfer.ranges.len(), "one room for each range");
         let (object, store) = (transfer.object, &self.data().store);
         let mut filled = vec![];
@@ -148,7 +148,7 @@ pub trait Holder: Send + Sync + 'static {
             let size = size.max(range.offset + data * u64::from(data > 0));
             filled.push((range.offset, readable(range, size)));
         }
-        Ok(Reading { asked: transfer.asked, filled, given: transfer.given })
+        Ok(LoadedRead { asked: transfer.asked, filled, given: transfer.given })
     }
 
     /// Executes a read or a write whose data are in its message.
@@ -172,7 +172,7 @@ pub trait Holder: Send + Sync + 'static {
             len += readable as usize;
         }
         data.truncate(len);
-        let reading = Reading { asked: transfer.asked, filled, given: transfer.given };
+        let reading = LoadedRead { asked: transfer.asked, filled, given: transfer.given };
         let checksum = reading.checksum().map(|mut checksum| {
             checksum.update(&data);
             checksum.finish()

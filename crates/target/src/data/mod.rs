@@ -23,7 +23,7 @@ pub use brw::Holder;
 pub use change::{Allocation, EOF};
 pub use grants::Total;
 pub use space::{BLOCK, ObjectSpace, block_end};
-pub use transfer::{Reading, Room, Sources, Transfer, WriteResult};
+pub use transfer::{LoadedRead, Room, Sources, Transfer, WriteResult};
 
 use grants::{BLOCK_BITS, EXTENT_BLOCKS, Grants, INODE_BITS, Share, TAX_KIB};
 use times::Times;

@@ -59,7 +59,7 @@ pub struct WriteResult {
 
 /// A read whose data are in the memory.
 #[derive(Debug)]
-pub struct Reading {
+pub struct LoadedRead {
     pub(super) asked: Obdo,
     /// Where the data of each range begin in the object, and how many there are.
     pub(super) filled: Vec<(u64, u64)>,
@@ -221,7 +221,7 @@ impl Transfer {
     }
 }
 
-impl Reading {
+impl LoadedRead {
     /// Returns how many bytes of each range are sent.
     pub fn lens(&self) -> impl Iterator<Item = u64> {
         self.filled.iter().map(|(_, len)| *len)

@@ -9,7 +9,7 @@
 //! its OST, one of which wants a lock that attackers hold.
 //!
 //! [`measure`] runs one attack and measures the service of the attacked node, for the benchmark.
-//! [`mix`] runs several at once, chosen by a seed, and requires only what does not depend on the
+//! [`mix()`] runs several at once, chosen by a seed, and requires only what does not depend on the
 //! speed of the machine.
 
 mod attacker;
@@ -18,7 +18,7 @@ mod forge;
 mod honest;
 mod line;
 mod memory;
-mod mixed;
+mod mix;
 mod requests;
 mod service;
 mod stage;
@@ -28,5 +28,5 @@ mod trial;
 
 pub use attacker::{Orders, Tally};
 pub use attacks::{ATTACKS, Attack, Setup, run};
-pub use mixed::{Mix, Survived, mix};
-pub use trial::{Measured, measure, table};
+pub use mix::{Mix, MixReport, mix};
+pub use trial::{AttackReport, measure, table};

@@ -11,10 +11,10 @@ use fulmar_socklnd::AcceptMode;
 use super::attacks::Attack;
 use super::honest::{Honest, Worker};
 use super::memory::{Watch, connections};
-use super::mixed::{Mix, RSS_MAX_MIB, Survived};
+use super::mix::{Mix, MixReport, RSS_MAX_MIB};
 use super::requests::CONTESTED;
 use super::stage::{ATTACKED, Stage, nid};
-use super::trial::Measured;
+use super::trial::AttackReport;
 use super::{Orders, Tally};
 use crate::lab::{Host, Lab, Program, Switch};
 use crate::targets::TargetState;
@@ -202,7 +202,7 @@ fn start(host: &Host, program: &Path) -> Result<Program, String> {
 }
 
 /// Runs a mix against targets.
-pub(super) fn mix(lab: &Lab, mix: &Mix, duration: Duration) -> Result<Survived, String> {
+pub(super) fn mix(lab: &Lab, mix: &Mix, duration: Duration) -> Result<MixReport, String> {
     let mut targets = Targets::new(lab)?;
     let survived = survives(lab, &mut targets, mix, duration);
     survived.map_err(|why| format!("{mix}: {}", targets.explain(&why)))
@@ -213,7 +213,7 @@ fn survives(
     targets: &mut Targets,
     mix: &Mix,
     duration: Duration,
-) -> Result<Survived, String> {
+) -> Result<MixReport, String> {
     let watch = Watch::new(targets.attacked.id());
     let (working, waiting) = (targets.working()?, targets.waiting()?);
     let mut rng = Rng::new(mix.seed);
@@ -243,11 +243,15 @@ fn survives(
     if rss_mib > RSS_MAX_MIB {
         return Err(format!("the targets took {rss_mib:.0} MiB, more than {RSS_MAX_MIB}"));
     }
-    Ok(Survived { rss_mib, newcomer_s, after_s })
+    Ok(MixReport { rss_mib, newcomer_s, after_s })
 }
 
 /// Runs an attack against targets, and measures the service of an honest client.
-pub(super) fn measure(lab: &Lab, attack: &'static Attack, seed: u64) -> Result<Measured, String> {
+pub(super) fn measure(
+    lab: &Lab,
+    attack: &'static Attack,
+    seed: u64,
+) -> Result<AttackReport, String> {
     let mut targets = Targets::new(lab)?;
     let measured = during(lab, &mut targets, attack, seed);
     measured.map_err(|why| format!("{}: {}", attack.name, targets.explain(&why)))
@@ -258,7 +262,7 @@ fn during(
     targets: &mut Targets,
     attack: &'static Attack,
     seed: u64,
-) -> Result<Measured, String> {
+) -> Result<AttackReport, String> {
     let watch = Watch::new(targets.attacked.id());
     let (working, waiting) = (targets.working()?, targets.waiting()?);
     let begun = Instant::now();
@@ -280,7 +284,7 @@ fn during(
     let kept = targets.kept()?;
     eprintln!("{}: {kept:?}, longest wait for a lock {longest:?}", attack.name);
     let after_s = targets.cleared()?;
-    Ok(Measured {
+    Ok(AttackReport {
         attack: attack.name,
         ping_p99_ms: p99.as_secs_f64() * 1e3,
         lst_share: beside as f64 / alone.max(1) as f64,

@@ -12,7 +12,7 @@ use crate::lab::{Lab, Lst};
 
 /// The figures of one attack.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct AttackReport {
     /// Name of the attack.
     pub attack: &'static str,
     /// The 99th percentile of the time of a ping, in milliseconds; with targets, of a few requests
@@ -50,7 +50,7 @@ const PING_MS: f64 = 50.0;
 ///
 /// # Errors
 /// Why it cannot be measured, or that the node has died.
-pub fn measure(lab: &Lab, attack: &'static Attack, seed: u64) -> Result<Measured, String> {
+pub fn measure(lab: &Lab, attack: &'static Attack, seed: u64) -> Result<AttackReport, String> {
     if attack.setup == Setup::Targets {
         return targets::measure(lab, attack, seed);
     }
@@ -72,7 +72,7 @@ fn during(
     pings: &Pinger,
     attack: &'static Attack,
     seed: u64,
-) -> Result<Measured, String> {
+) -> Result<AttackReport, String> {
     let mut trouble = Vec::new();
     let alone = lst(stage, 1.0, 0.4).run(&stage.honest)?.rate()?;
     pings.pause(true);
@@ -107,7 +107,7 @@ fn during(
     if newcomer_s.is_none() {
         trouble.push("a newcomer had no answer in 30 s".into());
     }
-    Ok(Measured {
+    Ok(AttackReport {
         attack: attack.name,
         ping_p99_ms,
         lst_share: rate / alone,
@@ -163,7 +163,7 @@ fn differs(stage: &Stage, pings: &Pinger, before: &NodeUsage) -> Option<String> 
 }
 
 /// Returns a table of all figures.
-pub fn table(all: &[Measured]) -> String {
+pub fn table(all: &[AttackReport]) -> String {
     let mut table = Table::new([
         left("attack"),
         right("ping p99 ms"),

@@ -15,7 +15,7 @@ pub struct Meter {
 /// The bytes of an interface.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
-pub struct Carried {
+pub struct InterfaceBytes {
     pub at: Instant,
     pub received: u64,
     pub sent: u64,
@@ -38,12 +38,12 @@ impl Meter {
     ///
     /// # Errors
     /// Fails if there is no such interface.
-    pub fn read(&self, interface: &str) -> Result<Carried, String> {
+    pub fn read(&self, interface: &str) -> Result<InterfaceBytes, String> {
         let path = format!("/proc/{}/net/dev", self.inside.id());
         let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let (received, sent) =
             counters(&text, interface).ok_or_else(|| format!("{path} has no {interface}"))?;
-        Ok(Carried { at: Instant::now(), received, sent })
+        Ok(InterfaceBytes { at: Instant::now(), received, sent })
     }
 }
 

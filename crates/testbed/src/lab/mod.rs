@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 
 use fulmar::demo::ocean::Runner;
 
-pub use fulmar::demo::ocean::{Lst, LstLine, LstReport, LstRunning, Node, Settings};
+pub use fulmar::demo::ocean::{Lst, LstLine, LstLoad, LstReport, Node, Settings};
 pub use fulmar_link::{Program, Rate, check_allowed};
 
 pub use host::Host;
 pub use meter::{
-    Carried, Meter, children_cpu_seconds, cpu_seconds, resident_mib, tree_cpu_seconds,
+    InterfaceBytes, Meter, children_cpu_seconds, cpu_seconds, resident_mib, tree_cpu_seconds,
 };
 pub use resident::Resident;
 pub use switch::Switch;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use super::{Host, Lab, Program};
-use crate::traffic::{Flooded, Outcome, Sample, Served, now_ms};
+use crate::traffic::{FloodReport, Outcome, Sample, ServerReport, now_ms};
 
 /// A process that offers memory.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Load {
 #[derive(Debug)]
 pub struct Flood {
     program: Program,
-    last: Option<Flooded>,
+    last: Option<FloodReport>,
 }
 
 fn start(lab: &Lab, host: &Host, part: &str, words: &str) -> Result<Program, String> {
@@ -57,7 +57,7 @@ impl Server {
     ///
     /// # Errors
     /// Fails if it does not end.
-    pub fn finish(self) -> Result<Served, String> {
+    pub fn finish(self) -> Result<ServerReport, String> {
         last(&self.0.finish()?)
     }
 }
@@ -146,7 +146,7 @@ impl Flood {
     ///
     /// # Errors
     /// Fails if it has printed no counters.
-    pub fn stalled(&mut self, quiet: Duration) -> Result<Flooded, String> {
+    pub fn stalled(&mut self, quiet: Duration) -> Result<FloodReport, String> {
         let mut since = Instant::now();
         while since.elapsed() < quiet {
             std::thread::sleep(Duration::from_millis(50));
@@ -163,7 +163,7 @@ impl Flood {
     ///
     /// # Errors
     /// Fails if that takes too long.
-    pub fn finish(self) -> Result<Flooded, String> {
+    pub fn finish(self) -> Result<FloodReport, String> {
         last(&self.program.finish()?)
     }
 }

@@ -12,8 +12,8 @@ use super::check::{Executor, Failure, check};
 use super::kernels;
 use super::library::now;
 use super::operation::{Operation, Step};
-use super::order::{Timed, timed};
-use super::outcome::{Expected, Outcome, Stat};
+use super::order::{TimedOutcome, timed};
+use super::outcome::{Expectation, Outcome, Stat};
 use super::words::{Owner, Slot};
 
 /// By how many seconds the clocks of machines may differ.
@@ -138,7 +138,7 @@ impl Executor for Agents {
         outcome
     }
 
-    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<TimedOutcome> {
         let released = self.released;
         let found =
             timed(&mut self.agents, steps, |agent, operation| agent.execute(operation, released));
@@ -146,7 +146,7 @@ impl Executor for Agents {
         found
     }
 
-    fn admits(&self, operation: &Operation, expected: &Expected, found: &Outcome) -> bool {
+    fn admits(&self, operation: &Operation, expected: &Expectation, found: &Outcome) -> bool {
         self.has_kernel_servers && kernels::admit(operation, expected, found)
     }
 }

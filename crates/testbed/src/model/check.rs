@@ -8,8 +8,8 @@ use std::time::Instant;
 use fulmar_base::Errno;
 
 use super::operation::{Operation, Step};
-use super::order::{self, Timed};
-use super::outcome::{Expected, Kind, Outcome};
+use super::order::{self, TimedOutcome};
+use super::outcome::{Expectation, Kind, Outcome};
 use super::words::{Access, Layout, Slot, Target};
 use super::world::World;
 use super::world::kills::Place;
@@ -21,16 +21,16 @@ pub trait Executor {
 
     /// Executes operations at the same time, those of each client in their order; or, if that is not possible, one after
     /// another.
-    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<TimedOutcome> {
         let each = steps.iter().map(|step| {
             let begun = Instant::now();
-            Timed { outcome: self.perform(step), begun, ended: Instant::now() }
+            TimedOutcome { outcome: self.perform(step), begun, ended: Instant::now() }
         });
         each.collect()
     }
 
     /// Returns whether an outcome that the model does not admit is as it is known of these servers.
-    fn admits(&self, _operation: &Operation, _expected: &Expected, _found: &Outcome) -> bool {
+    fn admits(&self, _operation: &Operation, _expected: &Expectation, _found: &Outcome) -> bool {
         false
     }
 }
@@ -41,7 +41,7 @@ pub struct Failure {
     /// What was executed: the last ones failed.
     pub steps: Vec<Step>,
     /// What the model admits: any of these; of operations at the same time nothing, as they have no order.
-    pub expected: Vec<Expected>,
+    pub expected: Vec<Expectation>,
     /// What was returned, by each of the last operations.
     pub found: Vec<Outcome>,
 }
@@ -117,7 +117,7 @@ impl Run<'_> {
         let expected: Vec<_> = self.worlds.iter_mut().map(|world| world.apply(&step)).collect();
         let executor = &self.executor;
         let admits =
-            |one: &Expected| one.admits(&found) || executor.admits(&step.operation, one, &found);
+            |one: &Expectation| one.admits(&found) || executor.admits(&step.operation, one, &found);
         let admits: Vec<bool> = expected.iter().map(admits).collect();
         let client = step.client;
         let is_kill = step.operation == (Operation::Kill {});

@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 
 use super::operation::Operation;
-use super::outcome::{Expected, Outcome};
+use super::outcome::{Expectation, Outcome};
 use super::words::Access;
 
 /// Returns the operation that is executed instead of one that kernel clients do wrong. Those append by `O_DIRECT` only the first
@@ -17,8 +17,8 @@ pub(super) fn instead_of(operation: &Operation) -> Operation {
 }
 
 /// Returns whether an outcome is what kernel servers are known to return.
-pub(super) fn admit(operation: &Operation, expected: &Expected, found: &Outcome) -> bool {
-    let is_expected = |errno| *expected == Expected::Outcome(Outcome::Failed(errno));
+pub(super) fn admit(operation: &Operation, expected: &Expectation, found: &Outcome) -> bool {
+    let is_expected = |errno| *expected == Expectation::Outcome(Outcome::Failed(errno));
     match operation {
         // Those on ZFS do not look whether it was there.
         Operation::RemoveXattr { .. } => *found == Outcome::Done && is_expected(Errno::ENODATA),
@@ -39,13 +39,13 @@ mod tests {
 
     #[test]
     fn an_attribute_that_is_missing_may_be_removed() {
-        let expected = Expected::Outcome(Outcome::Failed(Errno::ENODATA));
+        let expected = Expectation::Outcome(Outcome::Failed(Errno::ENODATA));
         let of = |text: &str| text.parse::<Operation>().unwrap();
         let remove = of("removexattr /f0 user.a");
         assert!(admit(&remove, &expected, &Outcome::Done));
         assert!(!admit(
             &remove,
-            &Expected::Outcome(Outcome::Failed(Errno::ENOENT)),
+            &Expectation::Outcome(Outcome::Failed(Errno::ENOENT)),
             &Outcome::Done
         ));
         assert!(!admit(&remove, &expected, &Outcome::Failed(Errno::ENOENT)));

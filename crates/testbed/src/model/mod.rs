@@ -36,8 +36,8 @@ mod world;
 pub use check::{Executor, Failure, check};
 pub use generate::{Settings, generate};
 pub use operation::{Operation, Step, bytes, parse};
-pub use order::Timed;
-pub use outcome::{Expected, Kind, Outcome, Stat, Time};
+pub use order::TimedOutcome;
+pub use outcome::{Expectation, Kind, Outcome, Stat, Time};
 pub use shrink::shrink;
 pub use words::{
     Access, Acl, AclEntry, Flags, How, Layout, Mode, Owner, Slot, Target, Value, What,

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use super::agents::Agents;
 use super::check::{Executor, Failure, check};
 use super::operation::{Operation, Step};
-use super::order::Timed;
-use super::outcome::{Expected, Outcome};
+use super::order::TimedOutcome;
+use super::outcome::{Expectation, Outcome};
 use super::servers::Servers;
 use crate::kill::Net;
 
@@ -169,11 +169,11 @@ impl Executor for Run<'_> {
         }
     }
 
-    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<TimedOutcome> {
         self.agents.perform_together(steps)
     }
 
-    fn admits(&self, operation: &Operation, expected: &Expected, found: &Outcome) -> bool {
+    fn admits(&self, operation: &Operation, expected: &Expectation, found: &Outcome) -> bool {
         self.agents.admits(operation, expected, found)
     }
 }

@@ -9,7 +9,7 @@ use super::world::World;
 
 /// What an operation has returned, and when it was begun and had ended.
 #[derive(Clone, Debug)]
-pub struct Timed {
+pub struct TimedOutcome {
     /// What it has returned.
     pub outcome: Outcome,
     /// From here on it may have been executed.
@@ -23,7 +23,7 @@ pub(super) fn timed<C: Send>(
     clients: &mut [C],
     steps: &[Step],
     perform: impl Fn(&mut C, &Operation) -> Outcome + Sync,
-) -> Vec<Timed> {
+) -> Vec<TimedOutcome> {
     let mut all = vec![None; steps.len()];
     let perform = &perform;
     std::thread::scope(|scope| {
@@ -38,7 +38,7 @@ pub(super) fn timed<C: Send>(
                 for (place, step) in own {
                     let begun = Instant::now();
                     let outcome = perform(client, &step.operation);
-                    found.push((place, Timed { outcome, begun, ended: Instant::now() }));
+                    found.push((place, TimedOutcome { outcome, begun, ended: Instant::now() }));
                 }
                 found
             }));
@@ -53,7 +53,7 @@ pub(super) fn timed<C: Send>(
 
 /// Returns what the file system may be after operations at the same time: one for each order of them which the model
 /// admits. An operation that had ended before another one was begun is before it.
-pub(super) fn after(world: &World, steps: &[Step], found: &[Timed]) -> Vec<World> {
+pub(super) fn after(world: &World, steps: &[Step], found: &[TimedOutcome]) -> Vec<World> {
     let is_before = |other: usize, next: usize| {
         let is_own = steps[other].client == steps[next].client && other < next;
         is_own || found[other].ended < found[next].begun
@@ -108,7 +108,7 @@ mod tests {
         }
         let start = Instant::now();
         let time = |seconds| start + Duration::from_secs(seconds);
-        let timed = |(outcome, begun, ended): &(Outcome, u64, u64)| Timed {
+        let timed = |(outcome, begun, ended): &(Outcome, u64, u64)| TimedOutcome {
             outcome: outcome.clone(),
             begun: time(*begun),
             ended: time(*ended),

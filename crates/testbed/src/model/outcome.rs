@@ -162,7 +162,7 @@ impl fmt::Debug for Outcome {
 
 /// What the model admits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum Expectation {
     /// This, or attributes that this one admits.
     Outcome(Outcome),
     /// A position in this range, or, if none is required, ENXIO.
@@ -173,7 +173,7 @@ pub enum Expected {
     Any,
 }
 
-impl Expected {
+impl Expectation {
     /// Returns whether an outcome is admitted.
     pub fn admits(&self, found: &Outcome) -> bool {
         match (self, found) {

@@ -7,7 +7,7 @@ use fulmar_base::Errno;
 
 use super::check::Executor;
 use super::operation::{Operation, PAGE, Step, bytes};
-use super::order::Timed;
+use super::order::TimedOutcome;
 use super::outcome::{Kind, Outcome, Stat, Time};
 use super::words::{How, Slot};
 use super::world::data::Data;
@@ -130,7 +130,7 @@ impl Fault {
 const BORDER: u64 = 64 << 10;
 
 /// A file system with a fault.
-pub struct Planted {
+pub struct FaultyFileSystem {
     fault: Fault,
     world: World,
     /// The lengths that clients saw last, by inode.
@@ -147,7 +147,7 @@ pub struct Planted {
     refused: BTreeSet<u8>,
 }
 
-impl Executor for Planted {
+impl Executor for FaultyFileSystem {
     fn perform(&mut self, step: &Step) -> Outcome {
         let mut before = self.world.clone();
         let refusal = self.refusal(step);
@@ -170,7 +170,7 @@ impl Executor for Planted {
         outcome
     }
 
-    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<TimedOutcome> {
         let mut writers = BTreeSet::new();
         let each = steps.iter().map(|step| {
             let now = Instant::now();
@@ -188,13 +188,13 @@ impl Executor for Planted {
             if self.fault == Fault::BothCreate && outcome == Outcome::Failed(Errno::EEXIST) {
                 outcome = Outcome::Done;
             }
-            Timed { outcome, begun: now, ended: now }
+            TimedOutcome { outcome, begun: now, ended: now }
         });
         each.collect()
     }
 }
 
-impl Planted {
+impl FaultyFileSystem {
     /// Returns a file system with a fault.
     pub fn new(fault: Fault) -> Self {
         Self {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Nets, RAILS, Rails, series};
 use crate::lab::{Lab, Load, Lst, LstReport, Meter, Rate, Server};
-use crate::traffic::{Outcome, Served, now_ms};
+use crate::traffic::{Outcome, ServerReport, now_ms};
 
 /// How a rail is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Course {
 ///
 /// # Errors
 /// Fails if the experiment fails. Failed messages are in the outcome.
-pub fn under_messages(lab: Lab, trial: &Trial) -> Result<(Course, Outcome, Served), String> {
+pub fn under_messages(lab: Lab, trial: &Trial) -> Result<(Course, Outcome, ServerReport), String> {
     let rails = Rails::new(lab, trial.nets, &["a", "b"], trial.rate)?;
     let endpoint = |nids: &str| format!("--nid {nids}");
     let start = |nids: [&str; 2]| -> Result<(Server, Load), String> {

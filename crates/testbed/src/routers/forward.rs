@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::haproxy::{self, Proxied};
+use super::haproxy::{self, ProxyPath};
 use super::{BACK, CLIENT, FRONT, Row, SERVER};
 use crate::lab::{Host, Lab, Load, Server, bytes_per_second, cpu_seconds};
 
 /// Throughput and cost of forwarding.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Forwarded {
+pub struct ForwardReport {
     /// Payload in bytes per second.
     pub bytes_per_second: f64,
     /// CPU time of the forwarding process for 10^9 bytes of payload.
@@ -23,7 +23,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// A description of the failure.
-pub fn by_router(lab: &Lab, duration: Duration) -> Result<Forwarded, String> {
+pub fn by_router(lab: &Lab, duration: Duration) -> Result<ForwardReport, String> {
     let row = Row::new(lab)?;
     let router = row.route(lab, Row::networks())?;
     let ends = [
@@ -39,8 +39,8 @@ pub fn by_router(lab: &Lab, duration: Duration) -> Result<Forwarded, String> {
 ///
 /// # Errors
 /// A description of the failure.
-pub fn by_haproxy(lab: &Lab, splice: bool, duration: Duration) -> Result<Forwarded, String> {
-    let proxied = Proxied::new(lab, splice)?;
+pub fn by_haproxy(lab: &Lab, splice: bool, duration: Duration) -> Result<ForwardReport, String> {
+    let proxied = ProxyPath::new(lab, splice)?;
     let ends = [
         (&proxied.client, format!("--nid {}", haproxy::CLIENT)),
         (&proxied.server, format!("--nid {}", haproxy::SERVER)),
@@ -54,7 +54,7 @@ fn measure(
     to: &str,
     middle: u32,
     duration: Duration,
-) -> Result<Forwarded, String> {
+) -> Result<ForwardReport, String> {
     let server = Server::start(lab, server.0, &server.1)?;
     let words = format!("{} --to {to} {WORK}", client.1);
     let mut load = Load::start(lab, client.0, &words)?;
@@ -66,7 +66,7 @@ fn measure(
     let served = server.finish()?;
     outcome.fault().or(served.fault(outcome.resent)).map_or(Ok(()), Err)?;
     let gigabytes = (last.bytes - first.bytes) as f64 / 1e9;
-    Ok(Forwarded {
+    Ok(ForwardReport {
         bytes_per_second: bytes_per_second(&first, &last),
         cpu_per_gigabyte: cpu / gigabytes,
     })

@@ -11,7 +11,7 @@ use crate::lab::{Host, Lab, Program};
 
 /// A client, haproxy and a server in a row; both nodes are on `tcp`.
 #[derive(Debug)]
-pub struct Proxied {
+pub struct ProxyPath {
     /// At 10.1.0.1.
     pub client: Host,
     /// At 10.2.0.1.
@@ -30,7 +30,7 @@ pub const SERVER: &str = "10.2.0.1@tcp";
 const CLIENT_IP: &str = "10.1.0.1";
 const SERVER_IP: &str = "10.2.0.1";
 
-impl Proxied {
+impl ProxyPath {
     /// Creates the network and starts haproxy. With `splice` the kernel moves the data, which is
     /// not the default.
     ///

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{SERVER, join};
 use crate::lab::{Host, Lab, Load, Node, Rate, Server, Settings};
 use crate::rails::series;
-use crate::traffic::{Outcome, Served, now_ms};
+use crate::traffic::{Outcome, ServerReport, now_ms};
 
 /// The messages when a router was killed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Killed {
+pub struct RouterLoss {
     /// Bytes per second before the kill.
     pub before: f64,
     /// Bytes per second from a second after the kill.
@@ -19,14 +19,14 @@ pub struct Killed {
     /// The outcome of the load.
     pub outcome: Outcome,
     /// The report of the receiver.
-    pub served: Served,
+    pub served: ServerReport,
 }
 
 /// Kills one of two routers under 64 PUTs and GETs of every length.
 ///
 /// # Errors
 /// Fails if the experiment fails. Failed messages are in the outcome.
-pub fn kill_one_of_two(lab: &Lab, transaction_timeout: u32) -> Result<Killed, String> {
+pub fn kill_one_of_two(lab: &Lab, transaction_timeout: u32) -> Result<RouterLoss, String> {
     let (front, back) = (lab.switch("front")?, lab.switch("back")?);
     let connect = |name: &str, sides: &[(bool, String)]| -> Result<Host, String> {
         let host = lab.host(name)?;
@@ -66,7 +66,7 @@ pub fn kill_one_of_two(lab: &Lab, transaction_timeout: u32) -> Result<Killed, St
     second.check_idle()?;
     let series = series::of(&samples);
     let end = series.last().map_or(killed_at, |(at, _)| *at);
-    Ok(Killed {
+    Ok(RouterLoss {
         before,
         after: series::rate(&series, killed_at + 1000, end).unwrap_or(0.0),
         recovered: series::reached(&series, (killed_at, end), 0.9 * before),
@@ -82,7 +82,7 @@ const RATE: Rate = Rate::megabits(1000);
 ///
 /// # Errors
 /// Fails if the experiment fails. Failed messages are in the outcomes.
-pub fn two_in_a_row(lab: &Lab, duration: Duration) -> Result<[(Outcome, Served); 2], String> {
+pub fn two_in_a_row(lab: &Lab, duration: Duration) -> Result<[(Outcome, ServerReport); 2], String> {
     let hosts = [lab.host("a")?, lab.host("r1")?, lab.host("r2")?, lab.host("b")?];
     let [a, r1, r2, b] = &hosts;
     join((a, "eth0"), (r1, "eth0"), ["10.1.0.1/16", "10.1.0.254/16"], None)?;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{BACK, FRONT, Row, SERVER};
 use crate::lab::{Flood, Lab, Server, resident_mib};
-use crate::traffic::Flooded;
+use crate::traffic::FloodReport;
 
 /// The state of the router and of the senders.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stalled {
+pub struct StallReport {
     /// Memory of the router with all connections before any message, in MiB.
     pub before: f64,
     /// Memory of the router while no message moved, in MiB.
@@ -18,9 +18,9 @@ pub struct Stalled {
     /// Free large buffers at that time; negative if messages waited for one.
     pub large_free: i64,
     /// The counters of the senders at that time.
-    pub held: Flooded,
+    pub held: FloodReport,
     /// The same after the receiver was resumed.
-    pub end: Flooded,
+    pub end: FloodReport,
 }
 
 /// Buffers of the router's pools: tiny, small and large.
@@ -30,7 +30,7 @@ const POOLS: [u32; 3] = [512, 1024, 64];
 ///
 /// # Errors
 /// A description of the failure.
-pub fn into_a_stopped_receiver(lab: &Lab, senders: u8, each: usize) -> Result<Stalled, String> {
+pub fn into_a_stopped_receiver(lab: &Lab, senders: u8, each: usize) -> Result<StallReport, String> {
     let row = Row::new(lab)?;
     let nids: Vec<String> = (1..=senders).map(|number| format!("10.1.1.{number}")).collect();
     for ip in &nids {
@@ -59,7 +59,7 @@ pub fn into_a_stopped_receiver(lab: &Lab, senders: u8, each: usize) -> Result<St
     router.check_idle()?;
     server.finish()?.fault(0).map_or(Ok(()), Err)?;
     let pools = f64::from(large) + f64::from(small) * 4096.0 / f64::from(1 << 20);
-    Ok(Stalled { before, stalled, pools, large_free, held, end })
+    Ok(StallReport { before, stalled, pools, large_free, held, end })
 }
 
 /// Finds the credits of the pool of large buffers in the table `buffers`.

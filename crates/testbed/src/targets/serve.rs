@@ -117,7 +117,7 @@ impl TargetOptions {
     }
 
     fn printed(&self, name: &'static str, target: Arc<dyn Target>) -> Arc<dyn Target> {
-        if self.prints_requests { Arc::new(Printed { name, target }) } else { target }
+        if self.prints_requests { Arc::new(RequestPrinter { name, target }) } else { target }
     }
 }
 
@@ -201,12 +201,12 @@ impl Target for OstTarget {
 }
 
 /// A target that prints what it is requested.
-struct Printed {
+struct RequestPrinter {
     name: &'static str,
     target: Arc<dyn Target>,
 }
 
-impl Target for Printed {
+impl Target for RequestPrinter {
     fn execute(
         self: Arc<Self>,
         context: Context,

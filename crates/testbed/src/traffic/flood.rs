@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The counters of a flood, printed every [`TICK`] and at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flooded {
+pub struct FloodReport {
     /// Messages that were started.
     pub begun: u64,
     /// Messages that have left their node.
@@ -63,7 +63,7 @@ pub fn flood(endpoint: &Endpoint, target: Nid, each: usize) -> Result<(), String
     let start = Instant::now();
     loop {
         let (done, failed) = (count(&ended), count(&failed));
-        print_line(&Flooded { begun, sent: count(&sent), done, failed });
+        print_line(&FloodReport { begun, sent: count(&sent), done, failed });
         if done + failed >= begun {
             break;
         }

@@ -16,7 +16,7 @@ use fulmar_net::{NiAddress, NiOptions, Node, Options, Runtime};
 use fulmar_socklnd::AcceptMode;
 use serde::{Deserialize, Serialize};
 
-pub use flood::{Flooded, flood};
+pub use flood::{FloodReport, flood};
 pub use load::load;
 pub use serve::serve;
 
@@ -91,7 +91,7 @@ pub struct Outcome {
 
 /// The report of the serving process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Served {
+pub struct ServerReport {
     /// PUTs received.
     pub puts: u64,
     /// GETs answered.
@@ -104,7 +104,7 @@ pub struct Served {
     pub broken: Option<String>,
 }
 
-impl Served {
+impl ServerReport {
     /// Returns an error, if any; `resent` messages were sent again, and may have arrived
     /// twice. Spec: lnet-behaviour §17, invariant 18.
     pub fn fault(&self, resent: u64) -> Option<String> {

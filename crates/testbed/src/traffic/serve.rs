@@ -9,7 +9,8 @@ use fulmar_net::exchange::{Checker, anyone};
 use fulmar_net::{Batch, Buffer, Delivery, Descriptor, Handler, Node, Runtime, Service};
 
 use super::{
-    Endpoint, PLACES, PORTAL, SIZES, Served, TICK, match_bits, print_line, wait_for_end_of_input,
+    Endpoint, PLACES, PORTAL, SIZES, ServerReport, TICK, match_bits, print_line,
+    wait_for_end_of_input,
 };
 use crate::witness::Witness;
 
@@ -28,7 +29,7 @@ struct Room {
     last: Mutex<[u64; PLACES]>,
 }
 
-/// Offers memory until standard input ends. Prints `ready`, and at the end a [`Served`].
+/// Offers memory until standard input ends. Prints `ready`, and at the end a [`ServerReport`].
 ///
 /// # Errors
 /// Why the node does not start.
@@ -42,7 +43,7 @@ pub fn serve(endpoint: &Endpoint) -> Result<(), String> {
     witness.check_idle(&node);
     node.stop();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    print_line(&Served {
+    print_line(&ServerReport {
         puts: count(&offers.counts.puts),
         gets: count(&offers.counts.gets),
         repeated: witness.repeated(),

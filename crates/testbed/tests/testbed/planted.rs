@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fulmar_testbed::model::planted::{Fault, Planted};
+use fulmar_testbed::model::planted::{Fault, FaultyFileSystem};
 use fulmar_testbed::model::{Settings, Step, check, generate, shrink};
 
 const CLIENTS: u8 = 3;
@@ -16,14 +16,16 @@ const FEW: usize = 8;
 #[test]
 fn the_model_admits_itself() {
     for seed in 1..=SEEDS {
-        let done = check(&generate(seed, SETTINGS), CLIENTS, &mut Planted::new(Fault::None));
+        let done =
+            check(&generate(seed, SETTINGS), CLIENTS, &mut FaultyFileSystem::new(Fault::None));
         done.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }
 }
 
 fn find(fault: Fault) {
     let begun = Instant::now();
-    let mut fails = |steps: &[Step]| check(steps, CLIENTS, &mut Planted::new(fault)).is_err();
+    let mut fails =
+        |steps: &[Step]| check(steps, CLIENTS, &mut FaultyFileSystem::new(fault)).is_err();
     let mut seeds = (1..=SEEDS).map(|seed| (seed, generate(seed, SETTINGS)));
     let found = seeds.find(|(_, steps)| fails(steps));
     let (seed, steps) = found.unwrap_or_else(|| panic!("{fault:?} is not found"));

@@ -91,16 +91,16 @@ impl Lst {
     ///
     /// # Errors
     /// Fails if the program does not start.
-    pub fn start(&self, node: &Node) -> Result<LstRunning, String> {
-        Program::start(&mut node.tool(&self.words())).map(LstRunning)
+    pub fn start(&self, node: &Node) -> Result<LstLoad, String> {
+        Program::start(&mut node.tool(&self.words())).map(LstLoad)
     }
 }
 
 /// A running load.
 #[derive(Debug)]
-pub struct LstRunning(Program);
+pub struct LstLoad(Program);
 
-impl LstRunning {
+impl LstLoad {
     /// Waits for the end of the load.
     ///
     /// # Errors

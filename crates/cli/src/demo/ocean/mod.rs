@@ -21,7 +21,7 @@ use fulmar_tune::advice::{Advice, Congestion, Site, Whose, advise};
 use fulmar_tune::model::{Direction, Hold, Kind, Path};
 
 pub use files::{Mount, Servers, check_mounts};
-pub use lst::{Lst, LstLine, LstReport, LstRunning};
+pub use lst::{Lst, LstLine, LstLoad, LstReport};
 pub use node::{Node, Runner, Settings};
 pub use predict::{OceanPrediction, predict};
 pub use show::{Options, run};

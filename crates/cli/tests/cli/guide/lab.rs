@@ -9,9 +9,9 @@ use super::page::Page;
 use super::root;
 
 /// What the package installs, in a directory, with a stand-in for systemctl. It is removed at the end.
-pub(crate) struct Installed(PathBuf);
+pub(crate) struct Installation(PathBuf);
 
-impl Installed {
+impl Installation {
     pub(crate) fn new(name: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("fulmar-{name}-{}", std::process::id()));
         install(&directory, "/usr");
@@ -22,7 +22,7 @@ impl Installed {
     }
 }
 
-impl Drop for Installed {
+impl Drop for Installation {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -57,7 +57,7 @@ pub(crate) struct Ran {
 const SECONDS: &str = "300";
 
 impl Lab {
-    pub(crate) fn start(installed: &Installed, page: &Page) -> Self {
+    pub(crate) fn start(installed: &Installation, page: &Page) -> Self {
         let name = page.path.replace('/', "-");
         let shared = installed.0.join("labs").join(name);
         fs::create_dir_all(&shared).unwrap();

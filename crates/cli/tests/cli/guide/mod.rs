@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use lab::{Installed, Lab};
+use lab::{Installation, Lab};
 use page::{Block, Page, Place, matches};
 
 /// The root of the repository.
@@ -38,7 +38,7 @@ fn the_commands_of_the_guide_work() {
         writeln!(errors, "\n{line}").unwrap();
         return;
     }
-    let installed = Installed::new("guide");
+    let installed = Installation::new("guide");
     let pages = pages();
     let failures: Vec<String> = thread::scope(|scope| {
         let installed = &installed;
@@ -87,7 +87,7 @@ fn links_of_the_guide_lead_to_files() {
 }
 
 /// Runs the commands of a page until some fail.
-fn run(page: &Page, installed: &Installed) -> Vec<String> {
+fn run(page: &Page, installed: &Installation) -> Vec<String> {
     if page.blocks.iter().all(|block| block.place == Place::Site) {
         return vec![];
     }

@@ -21,7 +21,7 @@ proptest! {
 
 /// What is known of a lock from outputs alone.
 #[derive(Debug, Default)]
-struct Known {
+struct LockRecord {
     covered: Option<Coverage>,
     uses: u32,
     /// Called back, or being flushed: not for new users.
@@ -40,7 +40,7 @@ struct Model<'a> {
     waiting: BTreeMap<LockId, LockRequest>,
     /// Acquires whose users wait.
     pending: BTreeSet<LockId>,
-    locks: BTreeMap<LockId, Known>,
+    locks: BTreeMap<LockId, LockRecord>,
     /// The locks of the handles that the server has issued since its last start.
     handles: BTreeMap<Handle, LockId>,
     /// The handles that were given back since.
@@ -125,7 +125,7 @@ impl<'a> Model<'a> {
 
     fn acquire(&mut self) {
         let wanted = self.wanted();
-        let is_usable = |known: &&Known| {
+        let is_usable = |known: &&LockRecord| {
             !known.is_called
                 && known.covered.is_some_and(|covered| {
                     covered.resource == wanted.resource

@@ -23,9 +23,7 @@ use fulmar_rpc::service::{self, Task};
 
 use super::check::{Key, Ledger, number_of};
 use super::files::{Wish, parts_of};
-use super::mount::{
-    CachedVersion, Flushing, Mount, Purpose, Use, callbacks, connection, target_of,
-};
+use super::mount::{CachedVersion, Flush, Mount, Purpose, Use, callbacks, connection, target_of};
 use super::node::Node;
 use super::plan::{Fault, Plan};
 use super::target;
@@ -298,7 +296,7 @@ impl ClientNode {
         if mount.flushing.get(&lock).is_none_or(|flushing| flushing.writes > 0) {
             return;
         }
-        let Flushing { covered, .. } = mount.flushing.remove(&lock).expect("it is being flushed");
+        let Flush { covered, .. } = mount.flushing.remove(&lock).expect("it is being flushed");
         mount.drop_cache(target, lock, &covered);
         ledger.give_up(key, &covered);
         assert!(mount.locks.flushed(now, lock), "{lock:?} is being flushed");
@@ -413,7 +411,7 @@ impl ClientNode {
             let purpose = Purpose::Write { lock, part, version: cached.version };
             mount.send(&mut self.node.service.client, now, request, purpose);
         }
-        mount.flushing.insert(lock, Flushing { covered, writes });
+        mount.flushing.insert(lock, Flush { covered, writes });
         self.continue_flush(now, target, lock, ledger);
     }
 

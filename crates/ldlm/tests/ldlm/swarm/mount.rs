@@ -46,7 +46,7 @@ pub(super) enum Purpose {
 }
 
 #[derive(Debug)]
-pub(super) struct Flushing {
+pub(super) struct Flush {
     pub(super) covered: Coverage,
     pub(super) writes: usize,
 }
@@ -62,7 +62,7 @@ pub(super) struct Mount {
     pub(super) uses: BTreeMap<u64, Use>,
     /// The locks that are held, with their files.
     pub(super) held: BTreeMap<LockId, (u32, Coverage)>,
-    pub(super) flushing: BTreeMap<LockId, Flushing>,
+    pub(super) flushing: BTreeMap<LockId, Flush>,
     pub(super) cache: BTreeMap<Part, CachedVersion>,
     /// When uses end.
     pub(super) ends: BTreeMap<(Time, u64), ()>,

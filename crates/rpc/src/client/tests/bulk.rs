@@ -6,7 +6,7 @@ use crate::bulk::{Bulk, Direction};
 const MIB: u64 = 1 << 20;
 
 /// A client that reads 2 MiB and 1 KiB.
-struct Reading {
+struct BulkReader {
     client: Client,
     import: ImportId,
     request: RequestId,
@@ -15,7 +15,7 @@ struct Reading {
     posts: Posts,
 }
 
-impl Reading {
+impl BulkReader {
     fn new(direction: Direction) -> Self {
         let (mut client, import, posts) = connecting();
         posts.sent(&mut client, Ok(()));
@@ -85,7 +85,7 @@ fn each_part_is_a_match_entry_for_one_operation_of_the_target() {
     for (direction, options) in
         [(Direction::ToClient, MdOptions::OP_PUT), (Direction::ToServer, MdOptions::OP_GET)]
     {
-        let reading = Reading::new(direction);
+        let reading = BulkReader::new(direction);
         let xid = reading.posts.put.match_bits;
         let first = xid;
         for (number, (portal, me, md)) in reading.parts.iter().enumerate() {
@@ -102,7 +102,7 @@ fn each_part_is_a_match_entry_for_one_operation_of_the_target() {
 
 #[test]
 fn a_request_ends_when_every_part_was_used() {
-    let mut reading = Reading::new(Direction::ToClient).posted();
+    let mut reading = BulkReader::new(Direction::ToClient).posted();
     reading.part(1, EventKind::Put, 1 << 20, Ok(()));
     reading.part(0, EventKind::Put, 1 << 20, Ok(()));
     reading.reply(Status::OK);
@@ -115,7 +115,7 @@ fn a_request_ends_when_every_part_was_used() {
 
 #[test]
 fn parts_that_are_not_used_are_withdrawn_after_an_error() {
-    let mut reading = Reading::new(Direction::ToServer).posted();
+    let mut reading = BulkReader::new(Direction::ToServer).posted();
     reading.part(0, EventKind::Get, 1 << 20, Ok(()));
     reading.reply(Status::failed(Errno::ENOSPC));
     let unlinked: Vec<u64> = (reading.outputs().into_iter())
@@ -136,7 +136,7 @@ fn parts_that_are_not_used_are_withdrawn_after_an_error() {
 
 #[test]
 fn a_part_that_cannot_be_posted_fails_the_transmission() {
-    let mut reading = Reading::new(Direction::ToClient);
+    let mut reading = BulkReader::new(Direction::ToClient);
     let users: Vec<u64> = reading.parts.iter().map(|(_, _, md)| md.user).collect();
     reading.client.handle_posted(NOW, users[0], Ok(MdId(40)));
     reading.client.handle_posted(NOW, users[1], Err(Errno::ENOMEM));

@@ -16,7 +16,7 @@ pub(crate) enum Rule {
 
 /// A difference that has a reason.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownDifference {
     /// The operation, `*` at the end for the rest; all if it is empty.
     pub(crate) operation: &'static str,
     /// The field. `[]` stands for any place in a list, `*` at the end for the rest.
@@ -25,12 +25,20 @@ pub(crate) struct Known {
     pub(crate) reason: &'static str,
 }
 
-const fn any(operation: &'static str, field: &'static str, reason: &'static str) -> Known {
-    Known { operation, field, rule: Rule::Any, reason }
+const fn any(
+    operation: &'static str,
+    field: &'static str,
+    reason: &'static str,
+) -> KnownDifference {
+    KnownDifference { operation, field, rule: Rule::Any, reason }
 }
 
-const fn set(operation: &'static str, field: &'static str, reason: &'static str) -> Known {
-    Known { operation, field, rule: Rule::Set, reason }
+const fn set(
+    operation: &'static str,
+    field: &'static str,
+    reason: &'static str,
+) -> KnownDifference {
+    KnownDifference { operation, field, rule: Rule::Set, reason }
 }
 
 const fn values(
@@ -38,12 +46,16 @@ const fn values(
     field: &'static str,
     (recorded, own): (&'static str, &'static str),
     reason: &'static str,
-) -> Known {
-    Known { operation, field, rule: Rule::Values(recorded, own), reason }
+) -> KnownDifference {
+    KnownDifference { operation, field, rule: Rule::Values(recorded, own), reason }
 }
 
-const fn missing(operation: &'static str, field: &'static str, reason: &'static str) -> Known {
-    Known { operation, field, rule: Rule::Own("-"), reason }
+const fn missing(
+    operation: &'static str,
+    field: &'static str,
+    reason: &'static str,
+) -> KnownDifference {
+    KnownDifference { operation, field, rule: Rule::Own("-"), reason }
 }
 
 const NUMBERS: &str = "each server numbers by itself";
@@ -69,7 +81,7 @@ const NO_DATA: &str = r#""00000000000000000000000000000000""#;
 const MEDIUM: &str = "whether space without data is a hole depends on the medium";
 
 /// All of them.
-pub(crate) const KNOWN: &[Known] = &[
+pub(crate) const KNOWN: &[KnownDifference] = &[
     set("", "body.transno", NUMBERS),
     values("MDS_DISCONNECT", "body.transno", ("\"0x100000002\"", "\"0x0\""), NUMBERS),
     any("", "body.last_committed", NUMBERS),
@@ -137,7 +149,7 @@ pub(crate) const KNOWN: &[Known] = &[
     missing("LDLM_ENQUEUE *", "layout.parts[].layout.objects[].ost", UNCLEARED),
     values("OST_WRITE", "ost_body.atime", ("1795184578", "0"), UNCLEARED),
     // An open of a directory.
-    Known {
+    KnownDifference {
         operation: "LDLM_ENQUEUE OPEN",
         field: "inline_data",
         rule: Rule::Own(NO_DATA),

@@ -17,7 +17,7 @@ use fulmar_trace::lnet::{self, Item};
 use fulmar_trace::rpc::Calls;
 
 use compare::Difference;
-use known::{KNOWN, Known};
+use known::{KNOWN, KnownDifference};
 use player::Player;
 
 pub(crate) fn items(name: &str) -> Vec<Item> {
@@ -83,7 +83,7 @@ fn every_known_difference_is_seen() {
     let found = FOUND.iter().flat_map(|(_, found)| found);
     let used: BTreeSet<usize> = found.filter_map(Difference::reason).collect();
     for (place, known) in KNOWN.iter().enumerate() {
-        let Known { operation, field, reason, .. } = known;
+        let KnownDifference { operation, field, reason, .. } = known;
         assert!(used.contains(&place), "{operation} {field} is not different: {reason}");
     }
 }

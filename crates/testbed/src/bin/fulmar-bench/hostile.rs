@@ -2,7 +2,7 @@
 //!
 //! Each figure is the worst of all attacks; a table of each attack is printed before.
 
-use fulmar_testbed::hostile::{self, ATTACKS, Measured};
+use fulmar_testbed::hostile::{self, ATTACKS, AttackReport};
 
 use crate::namespaces::measured;
 use crate::report::{Bar, Figure};
@@ -27,9 +27,9 @@ pub(crate) fn attacks(effort: Effort) -> Result<Vec<Figure>, Failure> {
 }
 
 /// A figure of an attack.
-type Value = fn(&Measured) -> f64;
+type Value = fn(&AttackReport) -> f64;
 
-fn figures(all: &[Measured]) -> Vec<Figure> {
+fn figures(all: &[AttackReport]) -> Vec<Figure> {
     let highest = |value: Value| all.iter().map(value).fold(0.0, f64::max);
     let lowest = |value: Value| all.iter().map(value).fold(f64::INFINITY, f64::min);
     let at_most = |name, value, unit, most| {

@@ -257,13 +257,13 @@ fn argument<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Failure> {
 fn run(only: &str, results: &Path, effort: Effort, time: Duration) -> Result<(), Failure> {
     let begun = Instant::now();
     let (mut all, mut failures) = (vec![], vec![]);
-    let record = |all: &[Measured]| {
+    let record = |all: &[CaseReport]| {
         let figures: Vec<Figure> = all.iter().flat_map(|one| one.shown(only)).cloned().collect();
         report::record(results, &figures).map(|()| figures)
     };
     for case in CASES.iter().filter(|(name, _)| overlaps(name, only)) {
         eprintln!("measuring {} ...", case.0);
-        match Measured::new(*case, effort) {
+        match CaseReport::new(*case, effort) {
             Ok(measured) => all.push(measured),
             Err(failure) => {
                 eprintln!("  {}: {failure}", case.0);
@@ -287,7 +287,7 @@ fn run(only: &str, results: &Path, effort: Effort, time: Duration) -> Result<(),
 }
 
 /// A case and its least disturbed figures.
-struct Measured {
+struct CaseReport {
     case: Case,
     figures: Vec<Figure>,
     attempts: usize,
@@ -295,7 +295,7 @@ struct Measured {
     took: Duration,
 }
 
-impl Measured {
+impl CaseReport {
     fn new(case: Case, effort: Effort) -> Result<Self, Failure> {
         let begun = Instant::now();
         let figures = (case.1)(effort)?;
@@ -326,7 +326,7 @@ fn spread(figures: &[Figure]) -> f64 {
 
 /// Returns the case that was disturbed most, of those that can be measured again in the time that
 /// is left.
-fn most_disturbed(all: &mut [Measured], left: Duration) -> Option<&mut Measured> {
+fn most_disturbed(all: &mut [CaseReport], left: Duration) -> Option<&mut CaseReport> {
     let disturbed = all
         .iter_mut()
         .filter(|one| one.spread() > SPREAD_MAX && one.attempts < ATTEMPTS_MAX && one.took <= left);
@@ -374,10 +374,10 @@ impl fmt::Display for Failure {
 mod tests {
     use super::*;
 
-    fn measured(spread: f64, attempts: usize, seconds: u64) -> Measured {
+    fn measured(spread: f64, attempts: usize, seconds: u64) -> CaseReport {
         let figure = Figure { spread, ..Figure::plain("lnet.rest_cpu", 1.0, "cores") };
         let took = Duration::from_secs(seconds);
-        Measured { case: ("lnet.rest_cpu", lnet::rest), figures: vec![figure], attempts, took }
+        CaseReport { case: ("lnet.rest_cpu", lnet::rest), figures: vec![figure], attempts, took }
     }
 
     #[test]

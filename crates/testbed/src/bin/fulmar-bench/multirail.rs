@@ -6,7 +6,7 @@
 use fulmar_testbed::lab::Rate;
 use fulmar_testbed::rails::Nets;
 use fulmar_testbed::rails::cut::{self, Course, Cut, Trial};
-use fulmar_testbed::rails::two_rails::{self, Carried};
+use fulmar_testbed::rails::two_rails::{self, RailRates};
 
 use crate::namespaces::measured;
 use crate::report::{Bar, Figure};
@@ -33,7 +33,7 @@ pub(crate) fn two_rails(effort: Effort) -> Result<Vec<Figure>, Failure> {
             ("multirail.two_rails.two_servers_write", servers[0]),
             ("multirail.two_rails.two_servers_read", servers[1]),
         ];
-        let told = |(name, carried): &(&'static str, Carried)| {
+        let told = |(name, carried): &(&'static str, RailRates)| {
             Figure::plain(*name, carried.two / GIGA, "GB/s").beside(carried.one / GIGA)
         };
         let mut figures: Vec<Figure> = all.iter().map(told).collect();

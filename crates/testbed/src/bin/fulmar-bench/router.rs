@@ -26,11 +26,12 @@ pub(crate) fn forward(effort: Effort) -> Result<Vec<Figure>, Failure> {
         let theirs = || forward::by_haproxy(&make.lab()?, false, duration);
         let (ours, theirs) = interleave(effort.repeats, ours, theirs)?;
         let spliced = forward::by_haproxy(&make.lab()?, true, duration)?;
-        let rate = |all: &[forward::Forwarded]| {
+        let rate = |all: &[forward::ForwardReport]| {
             Series::new(all.iter().map(|one| one.bytes_per_second / GIGA))
         };
-        let cpu =
-            |all: &[forward::Forwarded]| Series::new(all.iter().map(|one| one.cpu_per_gigabyte));
+        let cpu = |all: &[forward::ForwardReport]| {
+            Series::new(all.iter().map(|one| one.cpu_per_gigabyte))
+        };
         let (our_rate, their_rate) = (rate(&ours), rate(&theirs));
         let (our_cpu, their_cpu) = (cpu(&ours), cpu(&theirs));
         Ok(vec![

@@ -14,13 +14,13 @@ use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, SeekFrom, Xattr
 use super::super::operation::{Operation, bytes, pages};
 use super::super::outcome::{Outcome, write_all};
 use super::super::words::{Access, How, Layout, Owner, What};
-use super::{Directory, Open, Performed, call_errno, errno, map};
+use super::{Directory, Open, OperationResult, call_errno, errno, map};
 
 /// The permissions of new files, from which the umask is taken.
 const MODE: u32 = 0o666;
 
 impl Directory {
-    pub(super) fn on_open(&mut self, operation: &Operation) -> Performed {
+    pub(super) fn on_open(&mut self, operation: &Operation) -> OperationResult {
         match operation {
             Operation::Open { slot, path, access, layout } => {
                 self.slots.remove(slot);
@@ -93,7 +93,7 @@ fn make_and_open(path: &Path, layout: &[u8], options: &OpenOptions) -> Result<Fi
     opened
 }
 
-fn on_file(open: &Open, operation: &Operation) -> Performed {
+fn on_file(open: &Open, operation: &Operation) -> OperationResult {
     let file = &open.file;
     match operation {
         Operation::Read { at, len, .. } => read(file, *at, *len).map(Outcome::Bytes).map_err(errno),
@@ -146,7 +146,7 @@ fn on_file(open: &Open, operation: &Operation) -> Performed {
     }
 }
 
-fn copy(from: &File, (at, len): (u64, u64), to: &File, start: u64) -> Performed {
+fn copy(from: &File, (at, len): (u64, u64), to: &File, start: u64) -> OperationResult {
     // As programs that copy do: a kernel copies up to the length that it was told last, and what is behind that is new.
     let size = from.metadata().map_err(errno)?.len();
     let (mut at, mut start, end) = (at, start, (at + len).min(size));
@@ -169,7 +169,7 @@ fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn flock(file: &File, operation: &Operation) -> Performed {
+fn flock(file: &File, operation: &Operation) -> OperationResult {
     let how = match operation {
         Operation::Lock { share, .. } if share.write => FlockOperation::NonBlockingLockExclusive,
         Operation::Lock { .. } => FlockOperation::NonBlockingLockShared,
@@ -178,7 +178,7 @@ fn flock(file: &File, operation: &Operation) -> Performed {
     rustix::fs::flock(file, how).map(|()| Outcome::Done).map_err(call_errno)
 }
 
-fn on_locks(file: &File, operation: &Operation) -> Performed {
+fn on_locks(file: &File, operation: &Operation) -> OperationResult {
     let kind = |share: &Access| if share.write { libc::F_WRLCK } else { libc::F_RDLCK };
     let (owner, kind, start, len) = match operation {
         Operation::Lock { owner: Owner::Flock, .. }

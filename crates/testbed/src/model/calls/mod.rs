@@ -18,7 +18,7 @@ use super::outcome::{Kind, Outcome, Stat, Time};
 use super::words::Slot;
 
 /// The result of an operation.
-type Performed = Result<Outcome, Errno>;
+type OperationResult = Result<Outcome, Errno>;
 
 /// A directory in which operations are executed, and what is open in it.
 pub(super) struct Directory {

@@ -12,13 +12,13 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, Timespec, Timesta
 use super::super::operation::Operation;
 use super::super::outcome::{Kind, Outcome};
 use super::super::words::{Acl, Flags};
-use super::{Directory, Performed, call_errno, errno};
+use super::{Directory, OperationResult, call_errno, errno};
 
 /// The room for names of a directory that are read at once, and for an attribute.
 const ROOM: usize = 8 << 10;
 
 impl Directory {
-    pub(super) fn on_names(&self, operation: &Operation) -> Performed {
+    pub(super) fn on_names(&self, operation: &Operation) -> OperationResult {
         let at = |path: &str| self.path(path);
         let done = match operation {
             Operation::Stat { path } => {
@@ -62,7 +62,7 @@ impl Directory {
 }
 
 /// Reads some names of a directory, and the others from where they end.
-fn list(path: &Path, skip: usize) -> Performed {
+fn list(path: &Path, skip: usize) -> OperationResult {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(call_errno)?;
     let (mut names, mut room) = (Vec::new(), [MaybeUninit::uninit(); ROOM]);
@@ -90,7 +90,7 @@ fn list(path: &Path, skip: usize) -> Performed {
     Ok(Outcome::Names(names))
 }
 
-fn on_xattrs(at: &dyn Fn(&str) -> std::path::PathBuf, operation: &Operation) -> Performed {
+fn on_xattrs(at: &dyn Fn(&str) -> std::path::PathBuf, operation: &Operation) -> OperationResult {
     let set = |path: &str, name: &str, value: &[u8], flags| {
         let done = rustix::fs::setxattr(at(path), name, value, flags);
         done.map(|()| Outcome::Done).map_err(call_errno)

@@ -6,13 +6,13 @@ use fulmar_client::{Allocate, FileLock, OpenOptions, Seek, Stability, blocking};
 use super::super::operation::{Operation, bytes, pages, seen_privately};
 use super::super::outcome::{Outcome, write_all};
 use super::super::words::{Access, How, Layout, Owner, Slot, What};
-use super::{CALLER, Client, Open, Performed};
+use super::{CALLER, Client, Open, OperationResult};
 
 /// The owner of the POSIX locks of a client, as its files open are counted from 1.
 const PROCESS: u64 = 0;
 
 impl Client {
-    pub(super) fn on_open(&mut self, operation: &Operation) -> Performed {
+    pub(super) fn on_open(&mut self, operation: &Operation) -> OperationResult {
         match operation {
             Operation::Open { slot, path, access, layout } => {
                 self.open(*slot, path, *access, *layout)
@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    fn write(&self, slot: Slot, (at, len): (u64, u64), pattern: u64) -> Performed {
+    fn write(&self, slot: Slot, (at, len): (u64, u64), pattern: u64) -> OperationResult {
         let open = self.opened(slot)?;
         let at = (!open.access.append).then_some(at);
         let data = bytes(pattern, at.unwrap_or(0), len);
@@ -94,7 +94,7 @@ impl Client {
         if may { Ok(open) } else { Err(Errno::EACCES) }
     }
 
-    fn copy(&self, from: Slot, (at, len): (u64, u64), to: Slot, start: u64) -> Performed {
+    fn copy(&self, from: Slot, (at, len): (u64, u64), to: Slot, start: u64) -> OperationResult {
         let (from, to) = (self.opened(from)?, self.opened(to)?);
         if !from.access.read || !to.access.write || to.access.append {
             return Err(Errno::EBADF);
@@ -114,7 +114,7 @@ impl Client {
         self.slots.get(&slot).ok_or(Errno::EBADF)
     }
 
-    fn open(&mut self, slot: Slot, path: &str, access: Access, layout: Layout) -> Performed {
+    fn open(&mut self, slot: Slot, path: &str, access: Access, layout: Layout) -> OperationResult {
         if self.slots.contains_key(&slot) {
             self.close(slot)?;
         }
@@ -156,7 +156,7 @@ impl Client {
         Ok(Outcome::Done)
     }
 
-    fn close(&mut self, slot: Slot) -> Performed {
+    fn close(&mut self, slot: Slot) -> OperationResult {
         let open = self.slots.remove(&slot).ok_or(Errno::EBADF)?;
         let is_lost = open.is_lost;
         match self.close_open(open) {
@@ -175,7 +175,7 @@ impl Client {
         blocking::wait(open.file.close())
     }
 
-    fn on_locks(&self, operation: &Operation) -> Performed {
+    fn on_locks(&self, operation: &Operation) -> OperationResult {
         let mount = &self.mount;
         let of = |slot: &Slot, owner: &Owner, share: &Access, start: u64, len: u64| {
             let open = self.opened(*slot)?;

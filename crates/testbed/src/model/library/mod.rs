@@ -18,7 +18,7 @@ use fulmar_net::Node;
 
 use super::check::{Executor, Failure, check};
 use super::operation::{Operation, Step};
-use super::order::{Timed, timed};
+use super::order::{TimedOutcome, timed};
 use super::outcome::{Kind, Outcome, Stat, Time};
 use super::servers::Servers;
 use super::visit::visit;
@@ -92,7 +92,7 @@ pub(super) fn now() -> i64 {
 }
 
 /// The result of an operation.
-type Performed = Result<Outcome, Errno>;
+type OperationResult = Result<Outcome, Errno>;
 
 /// An open file.
 struct Open {
@@ -128,7 +128,7 @@ impl Executor for Run<'_> {
         self.clients[usize::from(step.client)].perform(&step.operation)
     }
 
-    fn perform_together(&mut self, steps: &[Step]) -> Vec<Timed> {
+    fn perform_together(&mut self, steps: &[Step]) -> Vec<TimedOutcome> {
         timed(&mut self.clients, steps, Client::perform)
     }
 }

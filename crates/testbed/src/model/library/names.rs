@@ -6,10 +6,10 @@ use fulmar_client::{ACL_ACCESS, ACL_DEFAULT, Change, SetTime, XattrFlags, blocki
 use super::super::operation::Operation;
 use super::super::outcome::{Kind, Outcome};
 use super::super::words::{Acl, Flags};
-use super::{CALLER, Client, Performed};
+use super::{CALLER, Client, OperationResult};
 
 impl Client {
-    pub(super) fn on_names(&mut self, operation: &Operation) -> Performed {
+    pub(super) fn on_names(&mut self, operation: &Operation) -> OperationResult {
         let fs = &self.mount;
         match operation {
             Operation::Stat { path } => {
@@ -57,7 +57,7 @@ impl Client {
     }
 
     /// Reads a symbolic link. One that is replaced meanwhile is looked up again.
-    fn read_link(&self, path: &str) -> Performed {
+    fn read_link(&self, path: &str) -> OperationResult {
         let mut fid = self.find(path, false)?;
         loop {
             let read = blocking::wait(self.mount.read_link(&CALLER, fid));
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// Reads some names of a directory, and the others from where they end.
-    fn list(&self, path: &str, skip: usize) -> Performed {
+    fn list(&self, path: &str, skip: usize) -> OperationResult {
         let (fs, fid) = (&self.mount, self.find(path, true)?);
         let (mut names, mut from) = (Vec::new(), Some(0));
         while let Some(position) = from {
@@ -95,7 +95,7 @@ impl Client {
         Ok(Outcome::Names(names))
     }
 
-    fn on_attributes(&self, operation: &Operation) -> Performed {
+    fn on_attributes(&self, operation: &Operation) -> OperationResult {
         let fs = &self.mount;
         let find = |path| self.find(path, true);
         let change = |path, change| {

@@ -5,11 +5,11 @@ use fulmar_base::Errno;
 use super::super::operation::Operation;
 use super::super::outcome::{Kind, Outcome, Time};
 use super::super::words::{Acl, Flags};
-use super::names::Applied;
+use super::names::OperationResult;
 use super::{FUTURE, World};
 
 impl World {
-    pub(super) fn apply_to_attributes(&mut self, operation: &Operation) -> Applied {
+    pub(super) fn apply_to_attributes(&mut self, operation: &Operation) -> OperationResult {
         match operation {
             Operation::Chmod { path, mode } => {
                 let inode = self.resolve(path, true)?;
@@ -66,7 +66,7 @@ impl World {
         Ok(Outcome::Done)
     }
 
-    fn apply_to_xattrs(&mut self, operation: &Operation) -> Applied {
+    fn apply_to_xattrs(&mut self, operation: &Operation) -> OperationResult {
         match operation {
             Operation::SetXattr { path, name, value, flags } => {
                 let number = self.resolve(path, true)?;

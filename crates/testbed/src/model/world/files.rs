@@ -3,16 +3,16 @@
 use fulmar_base::Errno;
 
 use super::super::operation::{Operation, Step, bytes, pages, seen_privately};
-use super::super::outcome::{Expected, Outcome, Time};
+use super::super::outcome::{Expectation, Outcome, Time};
 use super::super::words::{Access, How, Layout, Owner, Slot, What};
-use super::names::Applied;
+use super::names::OperationResult;
 use super::{Node, Open, World};
 
 /// An open file: a client and its slot.
 pub(super) type Key = (u8, Slot);
 
 impl World {
-    pub(super) fn apply_to_open(&mut self, step: &Step) -> Applied {
+    pub(super) fn apply_to_open(&mut self, step: &Step) -> OperationResult {
         let key = |slot: &Slot| (step.client, *slot);
         match &step.operation {
             Operation::Open { slot, path, access, layout } => {
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    fn apply_to_mapping(&mut self, key: Key, operation: &Operation) -> Applied {
+    fn apply_to_mapping(&mut self, key: Key, operation: &Operation) -> OperationResult {
         match operation {
             Operation::Store { at, len, pattern, .. } => {
                 let open = self.mappable(key, true)?;
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    fn apply_to_locks(&mut self, client: u8, operation: &Operation) -> Applied {
+    fn apply_to_locks(&mut self, client: u8, operation: &Operation) -> OperationResult {
         let key = |slot: &Slot| (client, *slot);
         match operation {
             Operation::Lock { slot, owner, share, start, len } => {
@@ -170,7 +170,7 @@ impl World {
         data.read(at, len)
     }
 
-    fn copy(&mut self, from: Key, range: (u64, u64), to: Key, start: u64) -> Applied {
+    fn copy(&mut self, from: Key, range: (u64, u64), to: Key, start: u64) -> OperationResult {
         let client = from.0;
         let copied = self.copied(from, range, to, start)?;
         self.tell(to);
@@ -207,7 +207,7 @@ impl World {
         if share.write { self.writable(key) } else { self.readable(key) }
     }
 
-    fn open(&mut self, key: Key, path: &str, access: Access, layout: Layout) -> Applied {
+    fn open(&mut self, key: Key, path: &str, access: Access, layout: Layout) -> OperationResult {
         self.close(key);
         let is_new = access.create && access.exclusive;
         let found = match self.resolve(path, !is_new) {
@@ -260,7 +260,7 @@ impl World {
         Ok(())
     }
 
-    fn allocate(&mut self, key: Key, at: u64, len: u64, how: How) -> Applied {
+    fn allocate(&mut self, key: Key, at: u64, len: u64, how: How) -> OperationResult {
         let open = self.writable(key)?;
         let inode = self.inode(open.inode);
         // Whether a change of nothing is one differs between systems.
@@ -280,22 +280,22 @@ impl World {
     }
 
     /// Returns where data or a hole may be found. Bytes that are not zero are data; zeros may be either.
-    pub(super) fn seek(&mut self, key: Key, at: u64, what: What) -> Expected {
+    pub(super) fn seek(&mut self, key: Key, at: u64, what: What) -> Expectation {
         let open = match self.opened(key) {
             Ok(open) => open,
-            Err(errno) => return Expected::Outcome(Outcome::Failed(errno)),
+            Err(errno) => return Expectation::Outcome(Outcome::Failed(errno)),
         };
         let Some(data) = self.inode(open.inode).data() else {
-            return Expected::Outcome(Outcome::Failed(Errno::EBADF));
+            return Expectation::Outcome(Outcome::Failed(Errno::EBADF));
         };
         let (size, is_hole) = (data.size(), what == What::Hole);
         if at >= size {
-            return Expected::Outcome(Outcome::Failed(Errno::ENXIO));
+            return Expectation::Outcome(Outcome::Failed(Errno::ENXIO));
         }
         match (data.find(at, is_hole), is_hole) {
-            (Some(found), false) => Expected::Position(at..=found, false),
-            (None, false) => Expected::Position(at..=size - 1, true),
-            (found, true) => Expected::Position(found.unwrap_or(size)..=size, false),
+            (Some(found), false) => Expectation::Position(at..=found, false),
+            (None, false) => Expectation::Position(at..=size - 1, true),
+            (found, true) => Expectation::Position(found.unwrap_or(size)..=size, false),
         }
     }
 }

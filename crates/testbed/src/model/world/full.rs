@@ -10,7 +10,7 @@ use super::super::words::{How, Slot, Target};
 use super::World;
 use super::data::UNIT;
 use super::files::Key;
-use super::names::Applied;
+use super::names::OperationResult;
 
 /// Which servers have room.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Applies an operation that was refused for lack of room, and returns that.
-    pub(super) fn refuse(&mut self, step: &Step, found: Outcome) -> Applied {
+    pub(super) fn refuse(&mut self, step: &Step, found: Outcome) -> OperationResult {
         let (client, is_full) = (step.client, !self.room.full.is_empty());
         let key = |slot: &Slot| (client, *slot);
         let (changed, at, bytes) = match &step.operation {

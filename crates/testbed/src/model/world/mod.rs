@@ -28,7 +28,7 @@ use self::data::Data;
 use self::full::Room;
 use self::locks::Locks;
 use super::operation::{Operation, Step};
-use super::outcome::{Expected, Kind, Outcome, Time};
+use super::outcome::{Expectation, Kind, Outcome, Time};
 use super::words::{Access, Acl, Slot};
 
 /// The most symbolic links in a path.
@@ -174,7 +174,7 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
 
 impl World {
     /// Applies an operation, and returns what it may return.
-    pub fn apply(&mut self, step: &Step) -> Expected {
+    pub fn apply(&mut self, step: &Step) -> Expectation {
         let executed = self.executed.entry(step.client).or_default();
         *executed += 1;
         self.next = *executed << 16 | u64::from(step.client) << 8;
@@ -183,14 +183,14 @@ impl World {
         expected
     }
 
-    fn apply_numbered(&mut self, step: &Step) -> Expected {
+    fn apply_numbered(&mut self, step: &Step) -> Expectation {
         let refusal = self.room.refusal.take();
         if self.is_of_gone(step) {
-            return Expected::Any;
+            return Expectation::Any;
         }
         if let Some(refusal) = refusal {
             let refused = self.refuse(step, refusal);
-            return Expected::Outcome(refused.unwrap_or_else(Outcome::Failed));
+            return Expectation::Outcome(refused.unwrap_or_else(Outcome::Failed));
         }
         let applied = match &step.operation {
             Operation::Evict {} => {
@@ -230,9 +230,9 @@ impl World {
             Err(Errno::EEXIST) if matches!(step.operation, Operation::Rename { .. }) => {
                 // A kernel refuses to replace a directory by what is in it before a server can, and they differ for files.
                 let any = [Errno::ENOTEMPTY, Errno::EEXIST, Errno::EINVAL, Errno::EISDIR];
-                Expected::Refusal(any.to_vec())
+                Expectation::Refusal(any.to_vec())
             }
-            applied => Expected::Outcome(applied.unwrap_or_else(Outcome::Failed)),
+            applied => Expectation::Outcome(applied.unwrap_or_else(Outcome::Failed)),
         }
     }
 

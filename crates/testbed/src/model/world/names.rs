@@ -8,10 +8,10 @@ use super::super::words::Mode;
 use super::{Node, World};
 
 /// The result of an operation.
-pub(super) type Applied = Result<Outcome, Errno>;
+pub(super) type OperationResult = Result<Outcome, Errno>;
 
 impl World {
-    pub(super) fn apply_to_names(&mut self, operation: &Operation) -> Applied {
+    pub(super) fn apply_to_names(&mut self, operation: &Operation) -> OperationResult {
         match operation {
             Operation::Stat { path } => {
                 let number = self.resolve(path, false)?;
@@ -87,13 +87,13 @@ impl World {
         if self.names(above)?.contains_key(name) { Err(Errno::EEXIST) } else { Ok((above, name)) }
     }
 
-    fn make_directory(&mut self, path: &str, mode: Mode) -> Applied {
+    fn make_directory(&mut self, path: &str, mode: Mode) -> OperationResult {
         let (above, name) = self.free(path)?;
         self.add(above, name, Node::Directory(Default::default(), above), mode.0);
         Ok(Outcome::Done)
     }
 
-    fn remove_directory(&mut self, path: &str) -> Applied {
+    fn remove_directory(&mut self, path: &str) -> OperationResult {
         let (above, name) = self.parent(path)?;
         let number = *self.names(above)?.get(name).ok_or(Errno::ENOENT)?;
         if !self.names(number)?.is_empty() {
@@ -103,7 +103,7 @@ impl World {
         Ok(Outcome::Done)
     }
 
-    fn unlink(&mut self, path: &str) -> Applied {
+    fn unlink(&mut self, path: &str) -> OperationResult {
         let (above, name) = self.parent(path)?;
         let number = *self.names(above)?.get(name).ok_or(Errno::ENOENT)?;
         if self.inodes[&number].kind() == Kind::Directory {
@@ -113,7 +113,7 @@ impl World {
         Ok(Outcome::Done)
     }
 
-    fn link(&mut self, from: &str, to: &str) -> Applied {
+    fn link(&mut self, from: &str, to: &str) -> OperationResult {
         let number = self.resolve(from, false)?;
         let (above, name) = self.free(to)?;
         if self.inodes[&number].kind() == Kind::Directory {
@@ -125,7 +125,7 @@ impl World {
         Ok(Outcome::Done)
     }
 
-    fn rename(&mut self, from: &str, to: &str) -> Applied {
+    fn rename(&mut self, from: &str, to: &str) -> OperationResult {
         let ((above, old), (target, new)) = (self.parent(from)?, self.parent(to)?);
         let moved = *self.names(above)?.get(old).ok_or(Errno::ENOENT)?;
         let replaced = self.names(target)?.get(new).copied();

@@ -6,7 +6,7 @@ use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, RESERVED_PORTAL};
 
 use super::common::{Begun, Member, Plan, World, nid, until};
-use super::raw_peer::{RawPeer, Received};
+use super::raw_peer::{PeerMessage, RawPeer};
 
 const BITS: u64 = 77;
 
@@ -41,7 +41,7 @@ fn an_unknown_peer_is_pinged_first_and_gets_nothing_if_it_does_not_answer() {
     let mut raw = RawPeer::call(&host, pair(), ConnKind::CONTROL);
     let a = &world.members[0];
     let begun = a.put(pair().0, BITS, 8);
-    let Received::Message { header, .. } = raw.receive() else { panic!("no ping") };
+    let PeerMessage::Message { header, .. } = raw.receive() else { panic!("no ping") };
     assert!(matches!(header.body, Body::Get { portal: RESERVED_PORTAL, .. }), "{header:?}");
     // The peer does not answer.
     assert!(begun.events.wait_for_end(EventKind::Send).1.is_err());
@@ -56,7 +56,7 @@ fn an_invalid_ping_reply_is_ignored() {
     let mut raw = RawPeer::call(&host, pair(), ConnKind::CONTROL);
     let truth = raw.info();
     let mut answer = |info: &[u8]| {
-        let Received::Message { header, .. } = raw.receive() else { panic!("no ping") };
+        let PeerMessage::Message { header, .. } = raw.receive() else { panic!("no ping") };
         assert!(matches!(header.body, Body::Get { portal: RESERVED_PORTAL, .. }), "{header:?}");
         raw.reply(&header, info);
     };

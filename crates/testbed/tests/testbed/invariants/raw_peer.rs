@@ -23,7 +23,7 @@ pub(crate) struct RawPeer {
 
 /// A message of the node, or a zero-copy acknowledgement.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum PeerMessage {
     Message {
         header: Header,
         payload: Vec<u8>,
@@ -67,22 +67,22 @@ impl RawPeer {
     }
 
     /// Returns the next item that the node sends.
-    pub(crate) fn receive(&mut self) -> Received {
+    pub(crate) fn receive(&mut self) -> PeerMessage {
         let frame = FrameHeader::decode(&self.read(FrameHeader::LEN), Order::Little).unwrap();
         if frame.kind != FrameKind::LNET {
-            return Received::Noop;
+            return PeerMessage::Noop;
         }
         let header =
             Header::decode(&self.read(HeaderForm::Small.len()), HeaderForm::Small).unwrap();
         let payload = self.read(header.payload_len as usize);
-        Received::Message { header, payload, cookie: frame.cookies[0] }
+        PeerMessage::Message { header, payload, cookie: frame.cookies[0] }
     }
 
     /// Returns the next message that is not discovery, answering pings meanwhile.
     pub(crate) fn receive_message(&mut self) -> (Header, Vec<u8>, u64) {
         let info = self.info();
         loop {
-            let Received::Message { header, payload, cookie } = self.receive() else { continue };
+            let PeerMessage::Message { header, payload, cookie } = self.receive() else { continue };
             match header.body {
                 Body::Get { portal: RESERVED_PORTAL, .. } => self.reply(&header, &info),
                 _ => return (header, payload, cookie),

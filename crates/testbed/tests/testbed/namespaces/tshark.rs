@@ -52,9 +52,9 @@ fn wireshark_and_fulmar_decode_the_same_conversation() {
 }
 
 /// Makes two nodes communicate and returns the capture.
-fn record(cable: &Cable) -> Removed {
+fn record(cable: &Cable) -> TemporaryFile {
     let name = format!("conversation-{}.pcapng", std::process::id());
-    let file = Removed(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
+    let file = TemporaryFile(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
     let server = cable.serve(1, IPV4[1]);
     let mut command = cable.command(1, "dumpcap");
     command.args(["-q", "-s", "0", "-B", "64", "-f", "tcp port 988", "-i", INTERFACE, "-w"]);
@@ -73,9 +73,9 @@ fn record(cable: &Cable) -> Removed {
 }
 
 /// A file that is removed on drop.
-struct Removed(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Drop for Removed {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

@@ -23,14 +23,14 @@ type Hop = (IpAddr, IpAddr);
 /// One RPC on one hop.
 struct Rpc<'a> {
     service: Service,
-    request: Captured<'a>,
-    reply: Captured<'a>,
+    request: CapturedMessage<'a>,
+    reply: CapturedMessage<'a>,
     bulk: Option<Bulk<'a>>,
 }
 
 /// A request or a reply.
 #[derive(Clone)]
-struct Captured<'a> {
+struct CapturedMessage<'a> {
     frame: Frame<'a>,
     header: &'a Header,
     body: Body,
@@ -79,8 +79,8 @@ fn decode(bytes: &[u8]) -> Body {
 /// The state of an RPC while the trace is read.
 struct Partial<'a> {
     service: Service,
-    request: Captured<'a>,
-    reply: Option<Captured<'a>>,
+    request: CapturedMessage<'a>,
+    reply: Option<CapturedMessage<'a>>,
     asked: Option<(Frame<'a>, &'a Header)>,
     moved: Option<(Frame<'a>, &'a Header, &'a [u8])>,
 }
@@ -105,12 +105,13 @@ fn rpcs(links: &[Link]) -> Vec<Rpc<'_>> {
                 if let Some(bulk_id) = bulk_id {
                     assert_eq!(bulks.insert((reverse(hop), bulk_id), partial.len()), None);
                 }
-                let request = Captured { frame, header, body };
+                let request = CapturedMessage { frame, header, body };
                 partial.push(Partial { service, request, reply: None, asked: None, moved: None });
             }
             header::Body::Put { portal: selftest::BULK_PORTAL, match_bits, .. } => {
                 if let Some(rpc) = replies.remove(&(hop, match_bits)) {
-                    partial[rpc].reply = Some(Captured { frame, header, body: decode(data) });
+                    partial[rpc].reply =
+                        Some(CapturedMessage { frame, header, body: decode(data) });
                 } else {
                     let rpc = bulks.remove(&(hop, match_bits));
                     let rpc = &mut partial[rpc.expect("an RPC requested the bulk")];

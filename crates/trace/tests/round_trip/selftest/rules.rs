@@ -10,7 +10,7 @@ use fulmar_lnet_wire::selftest::{
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_wire::Order;
 
-use super::{Bulk, Captured, NAMES, Rpc, ids, node, reverse, rpcs};
+use super::{Bulk, CapturedMessage, NAMES, Rpc, ids, node, reverse, rpcs};
 use crate::traces::{Link, load};
 
 /// Calls `check` with each RPC of each trace.
@@ -25,7 +25,7 @@ fn for_each_rpc(mut check: impl FnMut(&str, &Rpc<'_>)) {
 #[test]
 fn messages_are_puts_of_160_bytes_without_acknowledgement() {
     for_each_rpc(|name, rpc| {
-        for Captured { header, .. } in [&rpc.request, &rpc.reply] {
+        for CapturedMessage { header, .. } in [&rpc.request, &rpc.reply] {
             let header::Body::Put { ack, offset, header_data, .. } = header.body else {
                 panic!("{name}: {header:?}")
             };

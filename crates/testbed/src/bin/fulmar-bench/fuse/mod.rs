@@ -4,10 +4,10 @@
 //! Fulmar has an MGS with an MDT, and two OSTs. A system is mounted anew for each trial, so that what is
 //! measured comes from its servers. What the others are, and how they are set up, is in `peers`.
 
+mod file_system;
 mod load;
 mod ours;
 mod peers;
-mod served;
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ use crate::report::{Bar, Figure};
 use crate::stats::Series;
 use crate::{Effort, Failure};
 
+pub(crate) use file_system::Mount;
+use file_system::{FileSystem, Trial};
 pub(crate) use load::{Load, run as run_load};
 use ours::Ours;
-pub(crate) use served::Mount;
-use served::{Served, Trial};
 
 /// A file of 2 GiB is written in blocks of 1 MiB, and synced.
 pub(crate) fn write(effort: Effort) -> Result<Vec<Figure>, Failure> {
@@ -56,10 +56,10 @@ fn measure(effort: Effort, load: Load, name: &str) -> Result<Vec<Figure>, Failur
     }
     let scratch = Scratch::new()?;
     let mut systems =
-        vec![Served::new(Box::new(Ours::start(&scratch.0.join("fulmar"))?), &scratch.0)];
+        vec![FileSystem::new(Box::new(Ours::start(&scratch.0.join("fulmar"))?), &scratch.0)];
     for (name, start) in peers::ALL {
         match start(&scratch.0.join(name)) {
-            Ok(peer) => systems.push(Served::new(peer, &scratch.0)),
+            Ok(peer) => systems.push(FileSystem::new(peer, &scratch.0)),
             Err(why) => not_run(&format!("the peer {name}: {why}")),
         }
     }
@@ -74,7 +74,7 @@ fn measure(effort: Effort, load: Load, name: &str) -> Result<Vec<Figure>, Failur
             trials.push(trial);
         }
     }
-    let names: Vec<&str> = systems.iter().map(Served::name).collect();
+    let names: Vec<&str> = systems.iter().map(FileSystem::name).collect();
     Ok(figures(load, name, &names, &trials))
 }
 

@@ -10,7 +10,7 @@ use fulmar_rpc::import::TargetKind;
 use fulmar_server::{Label, TargetLabel};
 use fulmar_testbed::lab::{Program, binaries};
 
-use super::served::System;
+use super::file_system::System;
 use crate::rpc::client::OURS;
 use crate::rpc::server::ADDRESS;
 use crate::{Failure, iperf3};

@@ -6,7 +6,7 @@ mod sshfs;
 
 use std::path::Path;
 
-use super::served::System;
+use super::file_system::System;
 use crate::Failure;
 
 /// A peer, and how it starts.

@@ -16,7 +16,7 @@ use crate::stats::{Series, interleave};
 use crate::{Effort, Failure, argument, iperf3, ping_pong};
 
 pub(crate) use idle::{hold_peers, serve_peers};
-pub(crate) use put::{Flow, Received, SenderCounts, receive, send};
+pub(crate) use put::{Flow, ReceiverCounts, SenderCounts, receive, send};
 pub(crate) use rest::run_idle_nodes;
 
 const MIB: u32 = 1 << 20;
@@ -35,8 +35,9 @@ pub(crate) fn bulk(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let flow = Flow::new(MIB, BULK_WINDOW);
     let ours = || with_cpu_time(|| transfer(flow, effort));
     let (ours, theirs) = interleave(effort.repeats, ours, || iperf3::run(effort.duration))?;
-    let rate = |((sent, _), _): &((SenderCounts, Received), f64)| sent.gigabytes_per_second(MIB);
-    let cpu = |((sent, _), cpu): &((SenderCounts, Received), f64)| cpu / sent.gigabytes(MIB);
+    let rate =
+        |((sent, _), _): &((SenderCounts, ReceiverCounts), f64)| sent.gigabytes_per_second(MIB);
+    let cpu = |((sent, _), cpu): &((SenderCounts, ReceiverCounts), f64)| cpu / sent.gigabytes(MIB);
     let (rate, cpu) = (Series::new(ours.iter().map(rate)), Series::new(ours.iter().map(cpu)));
     let copied = Series::new(ours.iter().map(|((_, received), _)| received.copied()));
     let their_rate = Series::new(theirs.iter().map(|bulk| bulk.gigabytes_per_second));
@@ -139,7 +140,7 @@ pub(crate) fn idle(_effort: Effort) -> Result<Vec<Figure>, Failure> {
 }
 
 /// Sends PUTs from one process to another for some time.
-fn transfer(flow: Flow, effort: Effort) -> Result<(SenderCounts, Received), Failure> {
+fn transfer(flow: Flow, effort: Effort) -> Result<(SenderCounts, ReceiverCounts), Failure> {
     let port = iperf3::free_port()?.to_string();
     let flow = serde_json::to_string(&flow).expect("a flow is plain");
     let mut target = Worker::start(&["lnet-target", &port, &flow])?;

@@ -98,7 +98,7 @@ pub(crate) struct SenderCounts {
 
 /// The counts of the receiver.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Received {
+pub(crate) struct ReceiverCounts {
     /// Payload bytes that the kernel stored directly at their destination.
     direct: f64,
     /// Payload bytes that were copied once more.
@@ -127,7 +127,7 @@ impl SenderCounts {
     }
 }
 
-impl Received {
+impl ReceiverCounts {
     /// Returns the share of the bytes that was copied once more.
     pub(crate) fn copied(&self) -> f64 {
         self.staged / (self.direct + self.staged)
@@ -148,7 +148,7 @@ pub(crate) fn receive(port: u16, flow: Flow) -> Result<(), Failure> {
     let (counters, lock) = (node.io_counters(), Lock::of(&node));
     node.stop();
     let direct = counters.payload_bytes_direct_in as f64;
-    report(&Received { direct, staged: counters.payload_bytes_staged_in as f64, lock });
+    report(&ReceiverCounts { direct, staged: counters.payload_bytes_staged_in as f64, lock });
     Ok(())
 }
 

@@ -115,7 +115,7 @@ fn target(load: Load) -> Target {
 struct ClientHost {
     state: Mutex<Progress>,
     filled: SyncSender<()>,
-    unchecked: Sender<Unchecked>,
+    unchecked: Sender<ChecksumJob>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -231,13 +231,13 @@ impl ClientHost {
             self.progress().send(now, client, import, next, None);
         } else {
             // Without the thread the measurement has ended.
-            let _ = self.unchecked.send(Unchecked { import, next, theirs });
+            let _ = self.unchecked.send(ChecksumJob { import, next, theirs });
         }
     }
 }
 
 /// What waits for a checksum: of what was read, or of what is written next.
-struct Unchecked {
+struct ChecksumJob {
     import: ImportId,
     next: Next,
     /// The server's, of what was read.
@@ -245,8 +245,8 @@ struct Unchecked {
 }
 
 /// Computes checksums, as a client does beside its network.
-fn check(client: &Running<ClientHost>, unchecked: &Receiver<Unchecked>) {
-    for Unchecked { import, next, theirs } in unchecked {
+fn check(client: &Running<ClientHost>, unchecked: &Receiver<ChecksumJob>) {
+    for ChecksumJob { import, next, theirs } in unchecked {
         let checksum = next.sum();
         let sent = client.call(|machine, now| {
             let mut state = client.host().progress();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
-use crate::fuse::served::System;
+use crate::fuse::file_system::System;
 use crate::others::{ADDRESS, Daemons, Host, glusterfs};
 
 struct GlusterFs {

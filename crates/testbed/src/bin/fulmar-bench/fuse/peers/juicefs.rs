@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Failure;
-use crate::fuse::served::System;
+use crate::fuse::file_system::System;
 use crate::others::Host;
 use crate::others::juicefs::JuiceFs;
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Failure;
-use crate::fuse::served::System;
+use crate::fuse::file_system::System;
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 

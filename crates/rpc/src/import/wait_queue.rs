@@ -17,14 +17,14 @@ pub(super) enum Lane {
 
 /// Requests in order. One that may not be sent yet does not delay those that need less.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitQueue {
     /// By [`Lane`], with their places in the order of all.
     lanes: [VecDeque<(i64, RequestId)>; 3],
     front: i64,
     back: i64,
 }
 
-impl Waiting {
+impl WaitQueue {
     const LANES: [Lane; 3] = [Lane::Ordinary, Lane::Modifying, Lane::Close];
 
     pub(super) fn push_back(&mut self, lane: Lane, id: RequestId) {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn requests_keep_their_order_except_for_those_that_cannot_go() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitQueue::default();
         let lanes = [Lane::Modifying, Lane::Ordinary, Lane::Close, Lane::Modifying, Lane::Ordinary];
         for (n, lane) in lanes.into_iter().enumerate() {
             waiting.push_back(lane, RequestId(n as u64));
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_request_goes_before_those_that_are_later() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitQueue::default();
         waiting.insert(Lane::Ordinary, RequestId(5), |_| false);
         for (lane, id) in [(Lane::Modifying, 7), (Lane::Ordinary, 9), (Lane::Close, 8)] {
             waiting.push_back(lane, RequestId(id));

@@ -24,7 +24,7 @@ pub struct Mix {
 
 /// A node after a mix of attacks that broke no bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Survived {
+pub struct MixReport {
     /// The largest resident memory, in MiB.
     pub rss_mib: f64,
     /// The longest time until a new node had an answer, in seconds.
@@ -92,7 +92,7 @@ impl fmt::Display for Mix {
 ///
 /// # Errors
 /// The bound that was broken.
-pub fn mix(lab: &Lab, mix: &Mix, duration: Duration) -> Result<Survived, String> {
+pub fn mix(lab: &Lab, mix: &Mix, duration: Duration) -> Result<MixReport, String> {
     if mix.setup == Setup::Targets {
         return targets::mix(lab, mix, duration);
     }
@@ -109,7 +109,7 @@ fn survives(
     pings: &Pinger,
     mix: &Mix,
     duration: Duration,
-) -> Result<Survived, String> {
+) -> Result<MixReport, String> {
     let watch = Watch::new(stage.attacked.id());
     let mut rng = Rng::new(mix.seed);
     let mut attackers = Vec::new();
@@ -147,7 +147,7 @@ fn survives(
     if rss_mib > RSS_MAX_MIB {
         return Err(format!("the node took {rss_mib:.0} MiB, more than {RSS_MAX_MIB}"));
     }
-    Ok(Survived { rss_mib, newcomer_s, after_s })
+    Ok(MixReport { rss_mib, newcomer_s, after_s })
 }
 
 /// Returns what is left of the attacks.

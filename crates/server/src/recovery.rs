@@ -6,13 +6,13 @@ use fulmar_rpc::service::Window;
 
 /// The recovery of a target, which is under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recovering {
+pub(crate) struct TargetRecovery {
     since: Time,
     clients: usize,
     evicted: usize,
 }
 
-impl Recovering {
+impl TargetRecovery {
     pub(crate) fn new(since: Time, clients: usize) -> Self {
         Self { since, clients, evicted: 0 }
     }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_recovery_is_told_with_its_numbers() {
         let start = Time::ZERO + Duration::from_secs(5);
-        let mut recovering = Recovering::new(start, 3);
+        let mut recovering = TargetRecovery::new(start, 3);
         assert_eq!(
             recovering.begins(Window::default().imperative(5)),
             "recovers: it waits for its 3 clients, 150 s after the first"

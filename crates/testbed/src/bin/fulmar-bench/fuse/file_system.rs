@@ -26,13 +26,13 @@ pub(super) struct Trial {
     pub(super) cpu: f64,
 }
 
-pub(super) struct Served {
+pub(super) struct FileSystem {
     system: Box<dyn System>,
     shared: PathBuf,
     at: PathBuf,
 }
 
-impl Served {
+impl FileSystem {
     /// `shared`: a directory of all systems, with their mounts.
     pub(super) fn new(system: Box<dyn System>, shared: &Path) -> Self {
         let at = shared.join(format!("{}-mount", system.name()));

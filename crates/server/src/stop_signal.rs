@@ -7,7 +7,7 @@ use fulmar_client::{Interrupter, Session};
 
 /// Tells a thread that it is to end.
 #[derive(Debug, Default)]
-pub(crate) struct Stopping {
+pub(crate) struct StopSignal {
     state: Mutex<State>,
     begun: Condvar,
 }
@@ -18,7 +18,7 @@ struct State {
     session: Option<Interrupter>,
 }
 
-impl Stopping {
+impl StopSignal {
     /// Tells it, and ends what it waits for.
     pub(crate) fn begin(&self) {
         let mut state = self.state();

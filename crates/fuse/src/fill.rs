@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fulmar_base::Errno;
 use fuser::{FileHandle, FopenFlags, Request};
 
-use crate::dropping::{Filling, Writer};
+use crate::dropping::{FillGuard, Writer};
 use crate::front::Front;
 use crate::handles::Handle;
 use crate::options::DataCache;
@@ -44,7 +44,7 @@ impl State {
 /// The reply to a request that fills pages, which the kernel has locked until then.
 struct FillReply {
     reply: fuser::ReplyData,
-    filling: Filling,
+    filling: FillGuard,
 }
 
 impl Reply for FillReply {
