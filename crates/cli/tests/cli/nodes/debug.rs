@@ -1,8 +1,10 @@
 //! The parameters of a running node, and its debug log.
 
 use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use super::lab::{Lab, Node};
+use super::lab::{Lab, Node, TIMEOUT};
 
 /// What a 2.17 node answered.
 const RECORDED: &str = include_str!("../../../../../testdata/cli/lctl-node1.txt");
@@ -40,6 +42,18 @@ fn log_of(node: &Node) -> Vec<String> {
         format!("{} {text}", &head[..17])
     };
     lines.lines().map(parts).collect()
+}
+
+/// Returns the lines of the debug log until it has each of these texts.
+fn log_until(node: &Node, texts: &[&str]) -> Vec<String> {
+    let begun = Instant::now();
+    let mut lines = log_of(node);
+    while !texts.iter().all(|text| lines.iter().any(|line| line.contains(text))) {
+        assert!(begun.elapsed() < TIMEOUT, "{texts:?} are not all in {lines:#?}");
+        sleep(Duration::from_millis(20));
+        lines.extend(log_of(node));
+    }
+    lines
 }
 
 /// A recorded command, what it printed, and its status.
@@ -254,8 +268,9 @@ fn the_debug_log_has_requests_locks_connections_and_configurations() {
         };
         lines.iter().filter(is_one).count()
     };
-    // Types that are kept unless an administrator says otherwise.
-    let before = log_of(&a);
+    // Types that are kept unless an administrator says otherwise. An OST that serves connects to its MDT, and joins.
+    let joined = ["lv-MDT0000 has joined its file system", "lv-OST0000 has joined its file system"];
+    let before = log_until(&a, &joined);
     let (requests, locks) = ("00000100:00100000 ", "00010000:00010000 ");
     assert_eq!(count(&before, requests, &[]) + count(&before, locks, &[]), 0, "{before:?}");
     let connects = ["lv-OST0000: OST_CONNECT of ", " at 127.0.0.1@tcp: ok"];

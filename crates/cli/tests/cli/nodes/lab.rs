@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) type Ran = (i32, String, String);
 
 /// Timeout of operations that take no time on an idle machine.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Directory and ports of the nodes of one test.
 pub(crate) struct Lab {
