@@ -222,6 +222,24 @@ pub(crate) fn check_removal(parent: &Inode, child: &Inode, caller: &Caller) -> R
     Ok(())
 }
 
+/// Checks that a caller may give a file another name, as `protected_hardlinks` of Linux does on the client: it owns the
+/// file, or may read and write it, and no program executes with its rights.
+///
+/// # Errors
+/// EPERM if not.
+pub(crate) fn check_link_source(inode: &Inode, caller: &Caller) -> Result<(), Errno> {
+    let bits = inode.attributes.mode;
+    let group = mode::SGID | mode::GROUP_EXECUTE;
+    let is_program = bits & mode::SUID != 0 || bits & group == group;
+    let changes = AccessMode::READ.and(AccessMode::WRITE);
+    let may_change = || check(inode, caller, changes).is_ok();
+    if caller.owns(inode) || inode.is_regular() && !is_program && may_change() {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +277,17 @@ mod tests {
         let mut fixed = file(0o100_777);
         fixed.attributes.flags = IMMUTABLE;
         assert_eq!(check(&fixed, &root, AccessMode::WRITE), Err(Errno::EACCES));
+    }
+
+    #[test]
+    fn only_what_a_caller_may_change_gets_other_names() {
+        let may = |mode, caller: &Caller| check_link_source(&file(mode), caller).is_ok();
+        let other = caller(2, 3);
+        assert!(may(0o100_600, &caller(1, 3)), "its owner");
+        assert!(may(0o100_666, &other) && may(0o102_666, &other));
+        assert!(!may(0o100_644, &other) && !may(0o100_662, &other));
+        assert!(!may(0o104_777, &other) && !may(0o102_777, &other), "a program with rights");
+        assert!(!may(0o120_777, &other), "a symbolic link");
     }
 
     #[test]

@@ -42,6 +42,13 @@ struct Uses {
     atime_set: Option<i64>,
 }
 
+/// How often a client has a file open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ClientUses {
+    handles: u32,
+    writers: u32,
+}
+
 /// A file that is open on the condition that no other client opens it for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
@@ -60,6 +67,7 @@ pub(crate) struct Opens {
     by_export: BTreeMap<Handle, u32>,
     files: BTreeMap<Fid, Uses>,
     by_owner: BTreeMap<ByOwner, u32>,
+    by_client: BTreeMap<(Fid, Handle), ClientUses>,
 }
 
 impl Open {
@@ -77,6 +85,7 @@ impl Opens {
             by_export: BTreeMap::new(),
             files: BTreeMap::new(),
             by_owner: BTreeMap::new(),
+            by_client: BTreeMap::new(),
         }
     }
 
@@ -161,6 +170,16 @@ impl Opens {
         self.files.contains_key(&fid)
     }
 
+    /// Returns whether a client has a file open.
+    pub(crate) fn is_open_for(&self, fid: Fid, export: Handle) -> bool {
+        self.by_client.contains_key(&(fid, export))
+    }
+
+    /// Returns whether a client has a file open to write it.
+    pub(crate) fn is_written_by(&self, fid: Fid, export: Handle) -> bool {
+        self.by_client.get(&(fid, export)).is_some_and(|uses| uses.writers > 0)
+    }
+
     /// Returns whether a client may have more files open.
     pub(crate) fn has_room(&self, export: Handle) -> bool {
         self.by_export.get(&export).is_none_or(|count| *count < OF_EXPORT_MAX)
@@ -189,6 +208,9 @@ impl Opens {
         }
         *self.by_owner.entry(open.by_owner()).or_default() += 1;
         *self.by_export.entry(open.export).or_default() += 1;
+        let of_client = self.by_client.entry((open.fid, open.export)).or_default();
+        of_client.handles += 1;
+        of_client.writers += u32::from(open.flags.has(OpenFlags::WRITE));
         self.handles.insert(handle, open);
     }
 
@@ -219,6 +241,14 @@ impl Opens {
             *count -= 1;
             if *count == 0 {
                 self.by_owner.remove(&open.by_owner());
+            }
+        }
+        let client = (open.fid, open.export);
+        if let Some(uses) = self.by_client.get_mut(&client) {
+            uses.handles -= 1;
+            uses.writers -= u32::from(open.flags.has(OpenFlags::WRITE));
+            if uses.handles == 0 {
+                self.by_client.remove(&client);
             }
         }
         let Some(uses) = self.files.get_mut(&open.fid) else { return true };
@@ -283,5 +313,27 @@ mod tests {
         opens.close(executer);
         assert!(!opens.close(executer), "it was closed");
         assert_eq!((opens.files.len(), opens.by_export.len()), (0, 0));
+    }
+
+    #[test]
+    fn each_client_has_files_open_for_itself() {
+        let mut opens = Opens::new(3);
+        let open = |export, flags| Open { export: Handle(export), fid: FILE, flags, owner: (0, 0) };
+        let reader = opens.open(open(1, OpenFlags::READ));
+        let writer = opens.open(open(2, OpenFlags::READ | OpenFlags::WRITE));
+        let seen = |opens: &Opens| {
+            [1, 2, 3].map(|export| {
+                let client = Handle(export);
+                (opens.is_open_for(FILE, client), opens.is_written_by(FILE, client))
+            })
+        };
+        assert_eq!(seen(&opens), [(true, false), (true, true), (false, false)]);
+        let second = opens.open(open(2, OpenFlags::READ));
+        opens.close(writer);
+        assert_eq!(seen(&opens), [(true, false), (true, false), (false, false)]);
+        for handle in [reader, second] {
+            opens.close(handle);
+        }
+        assert_eq!(seen(&opens), [(false, false); 3]);
     }
 }

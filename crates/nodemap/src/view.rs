@@ -58,12 +58,26 @@ impl View {
         self.has2(NodemapFlags2::READONLY_MOUNT)
     }
 
-    /// Checks that the client may connect and work.
+    /// Returns whether its users are not what they say: they are mapped, squashed or moved.
+    pub fn is_mapped(&self) -> bool {
+        let moves = self.nodemap.as_ref().is_some_and(|nodemap| nodemap.offset.is_some());
+        !self.is_plain() && (moves || !self.has(NodemapFlags::TRUST_CLIENT_IDS))
+    }
+
+    /// Checks that the client may work.
     ///
     /// # Errors
     /// EPERM if its NID is banned.
     pub fn check(&self) -> Result<(), Errno> {
         if self.is_banned { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    /// Checks that the client may connect. One that was connected before its nodemap denied it goes on.
+    ///
+    /// # Errors
+    /// EPERM if its NID is banned, or it may mount nothing.
+    pub fn check_connect(&self) -> Result<(), Errno> {
+        if self.has2(NodemapFlags2::DENY_MOUNT) { Err(Errno::EPERM) } else { self.check() }
     }
 
     /// Returns the directory that the client gets that wants to mount `path`, and whether it may change

@@ -39,6 +39,7 @@ impl Holder for Ost {
 
     fn check_transfer(&self, call: &Call<'_>, transfer: &Transfer) -> Result<(), Failure> {
         let (asked, is_write) = (transfer.asked(), transfer.is_write());
+        self.check_nodemap(call, is_write)?;
         let is_replay = call.message.body.transno != 0;
         match self.attributes(transfer.object())? {
             Some(found)

@@ -61,7 +61,7 @@ impl Ost {
         let asked = call.message.require(&CONNECT_DATA).map_err(|_| Errno::EPROTO)?;
         let known = clients::get(&self.store, uuid)?;
         self.check_connect(&asked, known.as_ref())?;
-        self.view(call).check()?;
+        self.view(call).check_connect()?;
         let mut granted = self.offer(&asked);
         let (flags, flags2, group) = (granted.flags, granted.flags2, asked.group);
         let mut client = Client { number: 0, flags, flags2, group };

@@ -51,6 +51,9 @@ impl Ost {
         if export.client.flags.has(ConnectFlags::RDONLY) && changes(opcode) {
             return Err(Errno::EROFS);
         }
+        if opcode != Opcode::OST_DISCONNECT {
+            self.check_nodemap(call, changes(opcode))?;
+        }
         let result = match opcode {
             Opcode::OST_DISCONNECT => {
                 self.forget(call.export).map_err(|error| errno_of(&error))?;
@@ -74,6 +77,16 @@ impl Ost {
             _ => Err(Errno::EOPNOTSUPP.into()),
         };
         call.finish(result)
+    }
+
+    /// Checks that the nodemap of a client lets it work, and change something.
+    ///
+    /// # Errors
+    /// EPERM if the client is banned, EROFS.
+    pub(crate) fn check_nodemap(&self, call: &Call<'_>, changes: bool) -> Result<(), Errno> {
+        let view = self.view(call);
+        view.check()?;
+        if changes && view.is_read_only() { Err(Errno::EROFS) } else { Ok(()) }
     }
 
     /// Returns what a user, a group or a project uses.

@@ -87,7 +87,7 @@ impl Mdt {
         let known = clients::get(&self.store, uuid)?;
         self.check_connect(&asked)?;
         let view = self.view(call);
-        view.check()?;
+        view.check_connect()?;
         if view.is_read_only() && !asked.flags.has(ConnectFlags::RDONLY) {
             return Err(Errno::EROFS.into());
         }

@@ -9,7 +9,7 @@ use fulmar_lustre_wire::{Content, Fid, Status};
 
 use super::execute::body_of;
 use crate::Mdt;
-use crate::access::Caller;
+use crate::access::{AccessMode, Caller, check};
 use crate::mdt::Call;
 use crate::names::{self, DOT, DOT_DOT, Entry, ListEntry};
 use crate::records::Failure;
@@ -30,7 +30,8 @@ impl Mdt {
     /// Executes READPAGE.
     ///
     /// # Errors
-    /// ENOENT if the directory does not exist, ENOTDIR, EINVAL if less than a page is wanted.
+    /// ENOENT if the directory does not exist, ENOTDIR, EACCES if the client has not opened it and the caller may not
+    /// read it, EINVAL if less than a page is wanted.
     pub fn readpage(&self, call: &Call<'_>) -> Result<Pages, Errno> {
         self.read_pages(call).map_err(|failure| failure.errno())
     }
@@ -38,7 +39,7 @@ impl Mdt {
     fn read_pages(&self, call: &Call<'_>) -> Result<Pages, Failure> {
         let asked = body_of(call)?;
         self.export(call.export)?;
-        self.caller(call, Caller::of_body(&asked))?;
+        let caller = self.caller(call, Caller::of_body(&asked))?;
         let room = asked.nlink.min(self.settings.brw_size) as usize / DirectoryPage::LEN;
         if room == 0 {
             return Err(Errno::EINVAL.into());
@@ -46,6 +47,10 @@ impl Mdt {
         let inode = self.inode(asked.fid)?;
         if !inode.is_directory() {
             return Err(Errno::ENOTDIR.into());
+        }
+        // Kernel clients do not open the root of a mount.
+        if !self.opens().is_open_for(asked.fid, call.export) {
+            check(&inode, &caller, AccessMode::READ)?;
         }
         let parent = inode.parent().unwrap_or(asked.fid);
         let is_dead = inode.attributes.nlink == 0;

@@ -18,7 +18,7 @@ use fulmar_wire::Order;
 use super::Answer;
 use super::attributes::{AttributeQuery, body};
 use crate::Mdt;
-use crate::access::Caller;
+use crate::access::{Caller, check_link_source};
 use crate::change::Change;
 use crate::data::object_of;
 use crate::inode::{Extra, Inode};
@@ -106,9 +106,10 @@ impl Mdt {
         // A write that is under way does not undo it.
         self.data.note_times(&call.data(), object_of(fid));
         let _locked = self.lock(&[fid]);
+        let is_writer = self.opens().is_written_by(fid, call.export);
         let build = |change: &mut Change<'_>| {
             let inode = if layout.is_empty() {
-                change.setattr(fid, asked, (caller, view))?
+                change.setattr(fid, asked, (caller, view), is_writer)?
             } else {
                 change.set_default_layout(fid, layout, caller)?
             };
@@ -133,6 +134,9 @@ impl Mdt {
         if is_symlink && (symlink.as_bytes().is_empty() || symlink.as_bytes().len() > 4095) {
             return Err(Errno::EPROTO.into());
         }
+        if makes_device(asked) && view.is_mapped() {
+            return Err(Errno::EPERM.into());
+        }
         let new = New {
             fid: asked.child,
             mode: asked.mode,
@@ -153,10 +157,13 @@ impl Mdt {
     }
 
     fn reint_link(&self, context: &Context<'_, '_>, asked: &Link) -> Result<Answer, Failure> {
-        let &Context { call, ref caller, fid, .. } = context;
+        let &Context { call, ref caller, ref view, fid } = context;
         let name = name_of(call)?;
         let _locked = self.lock(&[fid, asked.parent]);
         let build = |change: &mut Change<'_>| {
+            if view.is_mapped() {
+                check_link_source(&change.existing(fid)?, caller)?;
+            }
             change.link(fid, asked.parent, &name, caller, asked.time)?;
             let reply = Message::reply(call.message.format(), Status::OK);
             Ok(reply.with(&MDT_BODY, &MdtBody::default()))
@@ -210,6 +217,15 @@ impl Mdt {
             b"lustre.lov" | b"trusted.lov" => Some(value.unwrap_or_default()),
             _ => None,
         };
+        let is_layout = |value: &[u8]| {
+            let found = Layout::decode(value, Order::Little);
+            found.is_ok_and(|found| !matches!(found, Layout::Other(_)))
+        };
+        if name == b"lustre.lov"
+            && value.is_some_and(|value| !value.is_empty() && !is_layout(value))
+        {
+            return Err(Errno::EINVAL.into());
+        }
         let components = ComponentChange::of_name(&name)?;
         let _locked = self.lock(&[fid]);
         let build = |change: &mut Change<'_>| {
@@ -262,6 +278,13 @@ impl Change<'_> {
         }
         Ok(inode)
     }
+}
+
+/// Returns whether a request makes a device that opens something. A character device without a number is what overlays
+/// put for names that are gone.
+fn makes_device(asked: &Create) -> bool {
+    let kind = asked.mode & mode::FORMAT;
+    kind == mode::BLOCK || kind == mode::CHARACTER && asked.rdev != 0
 }
 
 /// Returns attributes that are to be set with the ids of the file system.

@@ -5,7 +5,7 @@ use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::acl::Acl;
 use fulmar_lustre_wire::changelog::ChangeKind;
-use fulmar_lustre_wire::mdt::{AttrValid, Bias, SetAttr};
+use fulmar_lustre_wire::mdt::{AttrValid, SetAttr};
 use fulmar_nodemap::{Role, View};
 use fulmar_wire::Order;
 
@@ -30,19 +30,17 @@ const MODE: u16 = 0x10;
 const PROJECT: u16 = 0x8000;
 
 impl Change<'_> {
-    /// Sets attributes of a file.
+    /// Sets attributes of a file. `is_writer`: the client has it open to write it.
     pub(crate) fn setattr(
         &mut self,
         fid: Fid,
         asked: &SetAttr,
         (caller, view): (&Caller, &View),
+        is_writer: bool,
     ) -> Result<Inode, Failure> {
         let before = self.existing(fid)?;
         check_roles(&before, asked, view)?;
-        let bypasses = asked.bias.has(Bias::PERM_BYPASS) || asked.valid.has(AttrValid::FORCE);
-        if !bypasses {
-            check_setattr(&before, asked, caller)?;
-        }
+        check_setattr(&before, asked, (caller, is_writer))?;
         if asked.valid.has(AttrValid::SIZE) && before.is_directory() {
             return Err(Errno::EISDIR.into());
         }
@@ -128,12 +126,19 @@ fn check_roles(inode: &Inode, asked: &SetAttr, view: &View) -> Result<(), Errno>
     Ok(())
 }
 
-/// Checks that a caller may set attributes.
-fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), Errno> {
+/// Checks that a caller may set attributes. Nothing that the request says of itself gives a right: FORCE and FROM_OPEN
+/// only say for what the client sends it.
+fn check_setattr(
+    inode: &Inode,
+    asked: &SetAttr,
+    (caller, is_writer): (&Caller, bool),
+) -> Result<(), Errno> {
     type A = AttrValid;
     let attributes = &inode.attributes;
     let valid = asked.valid;
     let wants = |bits: A| valid.0 & bits.0 != 0;
+    // Whoever has it open to write it was checked then.
+    let check_writes = || if is_writer { Ok(()) } else { check(inode, caller, AccessMode::WRITE) };
     if wants(A::ATTR_FLAG) {
         if !caller.owns(inode) {
             return Err(Errno::EPERM);
@@ -147,10 +152,15 @@ fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), 
     {
         return Err(Errno::EPERM);
     }
-    if sets_only_times(asked) && !caller.owns(inode) {
-        check(inode, caller, AccessMode::WRITE)?;
+    let sets_times = wants(A::ATIME | A::MTIME | A::ATIME_SET | A::MTIME_SET);
+    if (sets_times || sets_only_times(asked)) && !caller.owns(inode) {
+        check_writes()?;
     }
-    if wants(A::MODE) && !caller.owns(inode) {
+    let drops_privileges = is_loss_of_privileges(inode, asked);
+    if drops_privileges && !caller.owns(inode) {
+        check_writes()?;
+    }
+    if wants(A::MODE) && !drops_privileges && !caller.owns(inode) {
         return Err(Errno::EPERM);
     }
     let may_chown = caller.has(Capabilities::CHOWN);
@@ -168,12 +178,27 @@ fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), 
     if (changes_project || changes_heirs) && !caller.has(Capabilities::SYS_RESOURCE) {
         return Err(Errno::EPERM);
     }
-    // Whoever has the file open for writing was checked then.
-    let is_open = valid.has(A::FROM_OPEN) || valid.has(A::OVERRIDE) && is_owner;
-    if wants(A::SIZE) && !is_open {
-        check(inode, caller, AccessMode::WRITE)?;
+    let overrides = valid.has(A::OVERRIDE) && is_owner;
+    if wants(A::SIZE | A::BLOCKS) && !overrides {
+        check_writes()?;
     }
     Ok(())
+}
+
+/// Returns whether a request takes away what a program executes with, because somebody else has written to it. It may
+/// give the mode that is left.
+fn is_loss_of_privileges(inode: &Inode, asked: &SetAttr) -> bool {
+    type A = AttrValid;
+    let wants = |bits: A| asked.valid.0 & bits.0 != 0;
+    let left =
+        (inode.attributes.mode ^ asked.mode) & mode::PERMISSIONS & !(mode::SUID | mode::SGID);
+    let is_less = left == 0 && asked.mode & !inode.attributes.mode & mode::PERMISSIONS == 0;
+    let kills = wants(A::KILL_SUID | A::KILL_SGID);
+    if wants(A::MODE) {
+        asked.valid.has(A::FORCE) && is_less
+    } else {
+        kills && !wants(A::UID | A::GID)
+    }
 }
 
 /// Returns whether a request sets times and nothing else.

@@ -25,7 +25,8 @@ const COUNT_MAX: usize = 4096;
 /// The capabilities that a program gives the process that runs it.
 const CAPABILITIES: &[u8] = b"security.capability";
 /// Names that the server keeps itself: setting them does nothing.
-const KEPT: [&[u8]; 8] = [
+const KEPT: [&[u8]; 9] = [
+    b"lustre.lov",
     b"trusted.lov",
     b"trusted.lma",
     b"trusted.lmv",

@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
-use fulmar_lustre_wire::mdt::{AttrValid, Create, OpenFlags, SetAttr, XattrFlags};
+use fulmar_lustre_wire::mdt::{AttrValid, Bias, Create, OpenFlags, SetAttr, XattrFlags};
 use fulmar_mdt::{Caller, mode};
 
 use crate::requests::{
@@ -75,12 +75,12 @@ fn a_file_that_is_given_away_loses_what_it_executes_with() {
         assert_eq!(rig.mode(file), expected, "{bits:o} after {change:?}");
     }
     // Without the permission to execute, those of the group may leave it.
-    let file = rig.file("of a group", 0o2646);
+    let file = rig.file("of a group", 0o2666);
     let kill = with(A::KILL_SGID | A::FORCE);
     rig.must(&setattr(&Caller { groups: [USER.gid, u32::MAX], ..OTHER }, file, kill));
-    assert_eq!(rig.mode(file), 0o2646);
+    assert_eq!(rig.mode(file), 0o2666);
     rig.must(&setattr(&OTHER, file, kill));
-    assert_eq!(rig.mode(file), 0o646);
+    assert_eq!(rig.mode(file), 0o666);
     // Who cuts a file takes that away too, without a right to change the mode: the client says so.
     let file = rig.file("written", 0o6777);
     let cut = SetAttr { mode: 0o777, ..with(A::MODE | A::SIZE) };
@@ -93,6 +93,61 @@ fn a_file_that_is_given_away_loses_what_it_executes_with() {
     assert_eq!(rig.mode(file), 0o755, "the owner is not in its group");
     rig.must(&chmod(&USER, file, 0o2755));
     assert_eq!(rig.mode(file), 0o2755);
+}
+
+#[test]
+fn what_a_request_says_of_itself_gives_no_right() {
+    let mut rig = Rig::new();
+    let file = rig.file("private", 0o6600);
+    let claims = [
+        (A::NONE, Bias::NONE),
+        (A::FORCE, Bias::NONE),
+        (A::FROM_OPEN, Bias::NONE),
+        (A::OVERRIDE, Bias::NONE),
+        (A::FORCE | A::FROM_OPEN | A::OVERRIDE, Bias::PERM_BYPASS),
+    ];
+    let wanted = SetAttr { mode: 0o4777, uid: OTHER.uid, flags: IMMUTABLE, ..SetAttr::default() };
+    let changes = [
+        A::MODE,
+        A::UID,
+        A::ATTR_FLAG,
+        A::SIZE,
+        A::BLOCKS,
+        A::MTIME_SET | A::MTIME,
+        A::ATIME_SET | A::PROJID,
+        A::KILL_SUID,
+        A::KILL_SGID,
+    ];
+    for (claim, bias) in claims {
+        for change in changes {
+            let asked = SetAttr { valid: change | claim, bias, ..wanted };
+            let errno = rig.fails(&setattr(&OTHER, file, asked));
+            assert!(matches!(errno, Errno::EPERM | Errno::EACCES), "{errno} to {asked:?}");
+        }
+        // Only the bits to execute with go, and nothing else with them.
+        let asked = SetAttr { valid: A::MODE | claim, bias, mode: 0o600, ..wanted };
+        let errno = rig.fails(&setattr(&OTHER, file, asked));
+        assert!(matches!(errno, Errno::EPERM | Errno::EACCES), "{errno} to {asked:?}");
+    }
+    assert_eq!(rig.mode(file), 0o6600);
+}
+
+#[test]
+fn who_has_a_file_open_to_write_it_cuts_it_whatever_its_mode_is_now() {
+    let mut rig = Rig::new();
+    rig.connect(2);
+    let file = rig.file("open", 0o4666);
+    let handle = rig.open_by(2, (TOP, "open"), OpenFlags::WRITE);
+    rig.must(&chmod(&USER, file, 0o4600));
+    let cut = setattr(&OTHER, file, with(A::SIZE | A::FROM_OPEN));
+    let drops = SetAttr { mode: 0o600, ..with(A::MODE | A::FORCE | A::KILL_SUID) };
+    assert_eq!(rig.fails(&cut), Errno::EACCES, "another client has it open");
+    assert_eq!(rig.fails(&setattr(&OTHER, file, drops)), Errno::EACCES);
+    rig.ask(2, &cut).unwrap();
+    rig.ask(2, &setattr(&OTHER, file, drops)).unwrap();
+    assert_eq!(rig.mode(file), 0o600);
+    rig.close(2, file, handle);
+    assert_eq!(rig.ask(2, &cut).unwrap_err(), Errno::EACCES, "it is closed");
 }
 
 #[test]

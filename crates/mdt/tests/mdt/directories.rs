@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::directory::{DirectoryPage, PageFlags};
-use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, MDS_FID2PATH, VALUE_LEN};
-use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathKey, OpenFlags};
+use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, MDS_FID2PATH, MDT_BODY, VALUE_LEN};
+use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathKey, MdtBody, OpenFlags, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Text};
 use fulmar_mdt::mode;
 
-use crate::requests::{ROOT, create, fid, link, rename, rmdir, unlink};
+use crate::requests::{
+    ROOT, USER, body, chmod, create, fid, link, readpage, rename, rmdir, unlink,
+};
 use crate::rig::Rig;
 
 const TOP: Fid = Fid::ROOT;
@@ -54,6 +56,23 @@ fn a_large_directory_is_read_by_pages_in_order() {
             entries[from - usize::from(entries[from - 1].hash == entries[from].hash - 1)].name
         );
     }
+}
+
+#[test]
+fn a_directory_is_read_by_who_may_read_it_and_by_clients_that_have_opened_it() {
+    let mut rig = Rig::new();
+    rig.connect(2);
+    let directory = rig.mkdir((TOP, "private"));
+    rig.must(&chmod(&ROOT, directory, 0o711));
+    let asked = MdtBody { nlink: 4096, ..body(&USER, directory, Valid::NONE) };
+    let request = readpage(directory, 0, 4096).with(&MDT_BODY, &asked);
+    assert_eq!(rig.fails(&request), Errno::EACCES);
+    rig.must(&readpage(directory, 0, 4096));
+    let handle = rig.open_by(2, (TOP, "private"), OpenFlags::READ | OpenFlags::DIRECTORY);
+    rig.ask(2, &request).unwrap();
+    assert_eq!(rig.fails(&request), Errno::EACCES, "another client has opened it");
+    rig.close(2, directory, handle);
+    assert_eq!(rig.ask(2, &request).unwrap_err(), Errno::EACCES);
 }
 
 #[test]

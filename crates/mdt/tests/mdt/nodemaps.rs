@@ -5,7 +5,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::acl::{Acl, AclEntry, AclPermissions, AclTag};
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{ACL, EA_DATA, GET_ROOT, MDS_QUOTACTL, NAME, OST_BODY, QUOTACTL};
-use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr, Valid, XattrFlags};
+use fulmar_lustre_wire::mdt::{AttrValid, Create, OpenFlags, SetAttr, Valid, XattrFlags};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
 use fulmar_lustre_wire::{Bytes, Content, Fid};
@@ -15,8 +15,8 @@ use fulmar_wire::Order;
 
 use crate::data;
 use crate::requests::{
-    self, ROOT, USER, asked, connect, create, getxattr, lookup, mkdir, name, open, setattr,
-    setxattr, user,
+    self, ROOT, USER, asked, connect, create, create_as, getxattr, link, lookup, mkdir, name, open,
+    setattr, setxattr, user,
 };
 use crate::rig::{NID, Reply, Rig};
 
@@ -226,11 +226,40 @@ fn clients_get_the_root_of_their_site() {
     set(&mut maps, "west", "deny_mount", "1");
     rig.mdt.set_nodemaps(maps);
     assert_eq!(root(&mut rig, west(), ""), Err(Errno::EPERM));
+    assert_eq!(rig.from(west(), &connect("client8", &asked())).unwrap_err(), Errno::EPERM);
     let mut wanted = asked();
     let refused = rig.from(east(), &connect("client7", &wanted));
     assert_eq!(refused.unwrap_err(), Errno::EROFS);
     wanted.flags = wanted.flags.with(ConnectFlags::RDONLY);
     rig.from(east(), &connect("client7", &wanted)).unwrap();
+}
+
+#[test]
+fn mapped_clients_make_no_devices_and_no_links_to_what_they_may_not_change() {
+    let (mut rig, all) = rig(sites());
+    let private = rig.created(NID, &user(100_001), (all, "private"));
+    let shared = rig.created(NID, &user(100_001), (all, "shared"));
+    for (file, mode) in [(private, 0o600), (shared, 0o666)] {
+        let bits = SetAttr { valid: AttrValid::MODE, mode, ..SetAttr::default() };
+        rig.from(NID, &setattr(&ROOT, file, bits)).unwrap();
+    }
+    let device = |rig: &mut Rig, from, (kind, rdev): (u32, u64), name: &str| {
+        let child = rig.next_fid();
+        let record = Create { mode: kind | 0o666, rdev, child, ..Create::default() };
+        rig.from(from, &create_as(&ROOT, (all, name), record)).map(drop)
+    };
+    for site in [east(), west()] {
+        for kind in [mode::BLOCK, mode::CHARACTER] {
+            assert_eq!(device(&mut rig, site, (kind, 0x801), "disk"), Err(Errno::EPERM));
+        }
+        assert_eq!(rig.from(site, &link(&USER, private, (all, "own"))).unwrap_err(), Errno::EPERM);
+    }
+    device(&mut rig, east(), (mode::CHARACTER, 0), "gone in an overlay").unwrap();
+    device(&mut rig, NID, (mode::BLOCK, 0x801), "disk").unwrap();
+    rig.from(west(), &link(&USER, shared, (all, "shared too"))).unwrap();
+    rig.from(NID, &link(&USER, private, (all, "private too"))).unwrap();
+    // Who is its owner here may do it.
+    rig.from(east(), &link(&user(1), private, (all, "own"))).unwrap();
 }
 
 #[test]

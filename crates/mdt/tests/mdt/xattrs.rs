@@ -49,6 +49,8 @@ fn names_of_servers_are_kept_and_others_need_rights() {
     for name in ["trusted.lov", "trusted.lma", "trusted.link", "trusted.som", "trusted.hsm"] {
         rig.must(&set(&ROOT, name));
     }
+    assert_eq!(rig.fails(&set(&USER, "lustre.lov")), Errno::EINVAL, "it is no layout");
+    rig.must(&setxattr(&USER, file, "lustre.lov", Some(&layout), ANY));
     assert_eq!(rig.xattr(file, "trusted.lov").unwrap(), layout);
     rig.must(&set(&ROOT, "trusted.a"));
     assert_eq!(rig.fails(&set(&USER, "trusted.a")), Errno::EPERM, "also of the owner");

@@ -3,17 +3,18 @@
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
-    Format, OST_BODY, OST_GETATTR, OST_QUOTACTL, OST_SETATTR, OST_WRITE, QUOTACTL,
+    CLIENT_UUID, CONNECT_DATA, Format, OST_BODY, OST_CONNECT, OST_DESTROY, OST_GETATTR, OST_PUNCH,
+    OST_QUOTACTL, OST_SETATTR, OST_WRITE, QUOTACTL,
 };
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{NiobufFlags, Obdo};
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
-use fulmar_lustre_wire::{Bytes, Handle};
+use fulmar_lustre_wire::{Bytes, Handle, Uuid};
 use fulmar_nodemap::{Change, IdKind, Nodemaps, Property};
 use fulmar_ost::{Answer, Call};
 
-use crate::rig::{NOW, Rig, about, range, transfer};
+use crate::rig::{NOW, Rig, about, asked, range, transfer};
 
 /// User, group and project.
 type Ids = [u32; 3];
@@ -153,6 +154,33 @@ fn an_owner_that_a_client_sets_is_one_of_the_file_system() {
 }
 
 #[test]
+fn clients_of_a_nodemap_that_is_read_only_change_no_object() {
+    let mut rig = rig();
+    rig.written(west(), 1, [1000, 1001, 1002]);
+    let set = |property| Change::Set(Property::parse(property, "1").unwrap());
+    let mut maps = sites();
+    maps.change("west", &set("readonly_mount")).unwrap();
+    maps.change("east", &set("deny_mount")).unwrap();
+    rig.ost.set_nodemaps(maps);
+    let write = transfer(&OST_WRITE, &about(1), &[range(0, 10, NiobufFlags::ASYNC)]);
+    let call = rig.call(west(), &write);
+    assert_eq!(rig.write_call(&call, &[8; 10]).unwrap_err(), Errno::EROFS);
+    for format in [&OST_SETATTR, &OST_PUNCH, &OST_DESTROY] {
+        assert_eq!(rig.from(west(), format, &about(1)).unwrap_err(), Errno::EROFS);
+    }
+    rig.owner(west(), 1);
+    rig.written(home(), 1, [0; 3]);
+    // One that may mount nothing cannot connect.
+    let connect = Message::request(&OST_CONNECT)
+        .with(&CLIENT_UUID, &Uuid::new("client").unwrap())
+        .with(&CONNECT_DATA, &asked());
+    for (site, expected) in [(east(), Some(Errno::EPERM)), (home(), None)] {
+        let call = rig.call(site, &connect);
+        assert_eq!(rig.ost.execute(&call).err(), expected);
+    }
+}
+
+#[test]
 fn a_write_that_is_repeated_is_answered_with_the_ids_of_the_client() {
     let mut rig = rig();
     let user = [1000, 1001, 1002];
@@ -164,7 +192,7 @@ fn a_write_that_is_repeated_is_answered_with_the_ids_of_the_client() {
     store.commit().unwrap();
     rig.restart(store, fulmar_ost::Settings::default());
     rig.ost.set_nodemaps(sites());
-    rig.connect(2, "client", crate::rig::asked()).unwrap();
+    rig.connect(2, "client", asked()).unwrap();
     let mut again = message.clone();
     again.body.transno = first.reply.body.transno;
     let call = Call { message: &again, ..call };
