@@ -157,7 +157,10 @@ impl ConnectedClient {
         let flags2 = ConnectFlags2::REP_MBITS;
         let data = ConnectData { flags, flags2, ..ConnectData::default() };
         let uuid = Uuid::new("lv-OST0000_UUID").unwrap();
-        let target = Target::new(TargetKind::Ost, uuid, vec![server], data);
+        let target = Target {
+            client: Uuid::new("client").unwrap(),
+            ..Target::new(TargetKind::Ost, uuid, vec![server], data)
+        };
         let import = client.call(|machine, now| machine.connect(now, target)).unwrap();
         assert_eq!(notices.recv_timeout(TIMEOUT), Ok(None));
         Self { client, import, notices }

@@ -72,6 +72,11 @@ impl Connect {
 
     /// Checks what does not depend on exports.
     pub(super) fn check(&self) -> Result<(), Errno> {
+        // It is printed, and names the client in parameters and logs.
+        let name = self.client.as_bytes();
+        if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
+            return Err(Errno::EINVAL);
+        }
         let is_too_old = !self.asked.flags.has(ConnectFlags::FULL20);
         if is_too_old || self.op_flags.has(ConnectOpFlags::LIBCLIENT) {
             return Err(Errno::EPROTO);

@@ -257,6 +257,15 @@ fn a_silent_client_is_evicted_and_one_that_need_not_ping_is_not() {
 }
 
 #[test]
+fn a_client_has_a_name_that_can_be_printed() {
+    let mut exports = exports();
+    for name in ["", "two words", "a\nline", "caf\u{e9}", "\u{1b}[2J"] {
+        assert_eq!(admit(&mut exports, &first(name)).unwrap_err(), Errno::EINVAL, "{name:?}");
+    }
+    admit(&mut exports, &first("2f1c0ab6-9e44-4f8b-8a52-3a1c")).unwrap();
+}
+
+#[test]
 fn a_connect_without_a_name_or_with_wrong_data_is_refused() {
     let message = |data: Vec<u8>| {
         Message::request(&MGS_CONNECT)
