@@ -121,5 +121,5 @@ pub use storage::{
     Label, StorageError, TargetLabel, complete, file_system_of, format, format_both, ost_of,
     parts_of, place, verify,
 };
-pub use target::{Answer, Operation, Target};
-pub use targets::{Targets, TargetsConfig};
+pub use target::{Answer, Operation, Target, TargetsConfig};
+pub use targets::Targets;

@@ -28,7 +28,7 @@ use crate::placement::Placement;
 use crate::roster;
 use crate::settings;
 use crate::storage::{self, Label, StorageError, TargetLabel};
-use crate::targets::TargetsConfig;
+use crate::target::TargetsConfig;
 
 /// Why a target is not served from its directory.
 #[derive(Debug, Error)]

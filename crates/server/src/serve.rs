@@ -150,7 +150,9 @@ impl Serving {
         let (exports, timeouts) = (ExportLimits::default(), Limits::default());
         let (partitions, targets) = (vec![], vec![]);
         let server = Server::new(ServerConfig { key, partitions, targets, exports, timeouts });
-        let served = RunningTargets::start(node, Targets::new(server, []), memories.clone());
+        let mut none = Targets::new(server, []);
+        nids.first().into_iter().for_each(|nid| none.set_local(*nid));
+        let served = RunningTargets::start(node, none, memories.clone());
         let served = served.map_err(ServeError::Portals)?;
         let (running, starter) = (served.running().clone(), served.starter());
         let roster = Arc::<Roster>::default();
@@ -175,6 +177,10 @@ impl Serving {
     /// Says at which NIDs clients reach the targets that are started from now on: the networks of a node
     /// change.
     pub fn set_nids(&self, nids: Vec<Nid>) {
+        if let Some(first) = nids.first().copied() {
+            // A node that has failed serves nothing any more.
+            let _ = self.0.running.call(|targets, _| targets.set_local(first));
+        }
         *self.0.nids() = nids;
     }
 

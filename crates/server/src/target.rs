@@ -1,15 +1,17 @@
 //! What a kind of server implements.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::server::Features;
+use fulmar_ldlm::server::{Config as LockConfig, Features};
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_rpc::export::Eviction;
+use fulmar_rpc::import::TargetKind;
 use fulmar_rpc::service::Request;
 use fulmar_store::StoreError;
 
@@ -85,4 +87,24 @@ pub enum Answer {
     Difficult(Message<'static>, Vec<Lock>),
     /// None: the client sends the request again.
     None,
+}
+
+/// How a target takes part.
+pub struct TargetsConfig {
+    /// Its name in the log.
+    pub name: String,
+    /// What executes its requests.
+    pub target: Arc<dyn Target>,
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Its locks.
+    pub locks: LockConfig,
+    /// The key of the handles of its locks, which is random and new at each start.
+    pub key: u128,
+}
+
+impl fmt::Debug for TargetsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TargetsConfig of a {:?}", self.kind)
+    }
 }

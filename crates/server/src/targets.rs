@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use fulmar_base::{Errno, Time};
-use fulmar_ldlm::server::Config as LockConfig;
 use fulmar_lnet::{Event, MdId, Service, ServiceConfig, ServiceOutput};
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::export::{Eviction, TargetId};
@@ -24,11 +24,13 @@ use crate::debug_log;
 use crate::locks::{LockNeed, Locks};
 use crate::recovery::{self, TargetRecovery};
 use crate::silent::Silent;
-use crate::target::{Answer, Target};
+use crate::target::{Answer, Target, TargetsConfig};
 
 /// The targets of a node, as a service of LNet.
 pub struct Targets {
     server: Server,
+    /// The first NID of the node.
+    local: Nid,
     targets: BTreeMap<TargetId, Entry>,
     commands: Arc<Commands>,
     /// Requests whose operations are under way, with when these began.
@@ -57,20 +59,6 @@ struct Entry {
     stopped: Option<String>,
 }
 
-/// How a target takes part.
-pub struct TargetsConfig {
-    /// Its name in the log.
-    pub name: String,
-    /// What executes its requests.
-    pub target: Arc<dyn Target>,
-    /// Its kind.
-    pub kind: TargetKind,
-    /// Its locks.
-    pub locks: LockConfig,
-    /// The key of the handles of its locks, which is random and new at each start.
-    pub key: u128,
-}
-
 impl Targets {
     /// Options of the service for LNet.
     pub const CONFIG: ServiceConfig = Server::CONFIG;
@@ -80,6 +68,7 @@ impl Targets {
         let targets = targets.into_iter().map(Entry::new);
         Self {
             server,
+            local: Nid::LOOPBACK,
             targets: (0..).map(TargetId).zip(targets).collect(),
             commands: Arc::default(),
             requests: BTreeMap::new(),
@@ -89,6 +78,12 @@ impl Targets {
             work: VecDeque::new(),
             has_ended: false,
         }
+    }
+
+    /// Sets the first NID of the node. Clients on the node itself, which connect from `0@lo`, have this NID for nodemaps
+    /// and for what an administrator has set for NIDs.
+    pub fn set_local(&mut self, nid: Nid) {
+        self.local = nid;
     }
 
     /// Adds a target, which starts: [`Server::set_state`] opens it. Its number is new.
@@ -377,7 +372,10 @@ impl Targets {
     }
 
     /// Begins the operation of a request.
-    fn execute(&mut self, now: Time, request: Box<Request>) {
+    fn execute(&mut self, now: Time, mut request: Box<Request>) {
+        if request.peer.nid == Nid::LOOPBACK {
+            request.peer.nid = self.local;
+        }
         let target = request.target;
         let context = self.context(target);
         // The server has the same targets.
@@ -574,12 +572,6 @@ impl fmt::Debug for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operations: usize = self.targets.values().map(|entry| entry.tasks.len()).sum();
         write!(f, "{} targets, {operations} operations", self.targets.len())
-    }
-}
-
-impl fmt::Debug for TargetsConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TargetsConfig of a {:?}", self.kind)
     }
 }
 

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
-use fulmar_client::Address;
+use fulmar_client::{Address, Session};
+use fulmar_lustre_wire::Uuid;
 use fulmar_lustre_wire::format::{GETATTR, MDT_BODY};
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_lustre_wire::message::Message;
 use fulmar_net::Runtime;
+use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, TargetKind};
 use fulmar_server::{NodemapChange, Parameters, Property, TargetLabel, Unset};
 
@@ -90,41 +92,56 @@ fn targets_use_the_nodemaps_of_their_mgs() {
     let mut session = session(&client, own);
     let mgs = session.connect_mgs(&address).unwrap();
     let begun = Instant::now();
-    let mdt = loop {
+    let found = loop {
         let found = session.file_system(mgs, &address).ok().and_then(|fs| fs.mdts.first().cloned());
         if let Some(found) = found {
-            break session.connect_as(Default::default(), &found).unwrap();
+            break found;
         }
         assert!(begun.elapsed() < TIMEOUT, "the MDT does not register");
         std::thread::sleep(Duration::from_millis(50));
     };
+    let mdt = session.connect_as(Uuid::new("client").unwrap(), &found).unwrap();
+    // A client on the node of the server.
+    let mut local = crate::rig::session(&server, nid);
+    let local_mdt = local.connect_as(Uuid::new("local").unwrap(), &found).unwrap();
     let top = root(&session, mdt);
-    let owner = || {
+    let owner_at = |(session, mdt): (&Session, ImportId)| {
         let asked = MdtBody { fid: top, ..MdtBody::default() };
         let message = Message::request(&GETATTR).with(&MDT_BODY, &asked);
         let reply = session.call(mdt, Request::new(message, 8192));
         reply.map(|reply| reply.require(&MDT_BODY).unwrap().uid)
     };
-    let wait = |expected: Result<u32, Errno>| {
+    let wait_at = |client: (&Session, ImportId), expected: Result<u32, Errno>| {
         let begun = Instant::now();
-        while owner() != expected {
-            assert!(begun.elapsed() < TIMEOUT, "the owner of the root is {:?}", owner());
+        while owner_at(client) != expected {
+            let owner = owner_at(client);
+            assert!(begun.elapsed() < TIMEOUT, "the owner of the root is {owner:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
+    let wait = |expected| wait_at((&session, mdt), expected);
     wait(Ok(0));
-    let change = |change| administration.change_nodemap("site", &change).unwrap();
+    let change_of = |name, change| administration.change_nodemap(name, &change).unwrap();
+    let change = |change| change_of("site", change);
     change(NodemapChange::Add);
     change(NodemapChange::AddNids(NodemapChange::nids(&own.to_string()).unwrap()));
     change(NodemapChange::Set(Property::parse("squash_uid", "99").unwrap()));
     administration.activate_nodemaps(true).unwrap();
     wait(Ok(99));
+    wait_at((&local, local_mdt), Ok(65534));
+    // `0@lo` counts as the first NID of the node.
+    change_of("home", NodemapChange::Add);
+    change_of("home", NodemapChange::AddNids(NodemapChange::nids(&nid.to_string()).unwrap()));
+    for property in ["admin", "trusted"] {
+        change_of("home", NodemapChange::Set(Property::parse(property, "1").unwrap()));
+    }
+    wait_at((&local, local_mdt), Ok(0));
     change(NodemapChange::Set(Property::parse("deny_unknown", "1").unwrap()));
     wait(Err(Errno::EACCES));
     assert!(session.nodemaps(mgs).unwrap().len() >= 4);
     administration.activate_nodemaps(false).unwrap();
     wait(Ok(0));
-    drop(session);
+    drop((session, local));
     serving.stop();
     client.stop();
     server.stop();
