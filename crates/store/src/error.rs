@@ -17,6 +17,10 @@ pub enum StoreError {
     #[error("cannot create a store in {place}: {what} is there. Choose an empty directory")]
     Occupied { place: String, what: String },
 
+    /// A store is to be created where everybody could replace it.
+    #[error("everybody may write in {place}, and could replace the store. Run chmod o-w on it")]
+    OpenToAll { place: String },
+
     /// Another process has the store open.
     #[error("the store in {place} is in use by {holder}. End that first")]
     Locked { place: String, holder: String },

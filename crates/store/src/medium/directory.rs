@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::{File, Medium, Name, Room, Seek, is_full};
@@ -21,6 +22,8 @@ use crate::StoreError;
 const FILES_PER_DIRECTORY: u64 = 4096;
 /// The most segments of one system call (`IOV_MAX`).
 const SEGMENTS_MAX: usize = 1024;
+/// The permission of everybody to put files into a directory.
+const WRITE_OF_ALL: u32 = 0o002;
 
 /// A directory that no other process has open as a store.
 #[derive(Debug)]
@@ -36,6 +39,10 @@ impl Directory {
     /// Locks a directory for a new store, in which there is nothing else.
     pub(crate) fn create(root: &Path) -> Result<Self, StoreError> {
         let place = root.display().to_string();
+        let of_io = |error: io::Error| StoreError::of_io(&place, "look at it", &error);
+        if fs::metadata(root).map_err(of_io)?.mode() & WRITE_OF_ALL != 0 {
+            return Err(StoreError::OpenToAll { place });
+        }
         match foreign(root).map_err(|error| StoreError::of_io(&place, "list it", &error))? {
             Some(what) => Err(StoreError::Occupied { place, what }),
             None => Self::lock(root),
@@ -58,9 +65,7 @@ impl Directory {
         let place = root.display().to_string();
         let of_io = |error: io::Error| StoreError::of_io(&place, "open the lock file", &error);
         let path = root.join("lock");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut lock = options.open(&path).map_err(of_io)?;
+        let mut lock = own_file().create(true).truncate(false).open(&path).map_err(of_io)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -112,6 +117,13 @@ impl Drop for Directory {
     }
 }
 
+/// Returns how files of a store are opened: never what a symbolic link names, which somebody else has put there.
+fn own_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
 /// Returns a name in a directory that is not of a creation of a store. An interrupted one leaves all
 /// but objects.
 fn foreign(root: &Path) -> io::Result<Option<String>> {
@@ -131,14 +143,14 @@ impl Medium for Directory {
     }
 
     fn open(&self, name: Name) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+        Ok(Arc::new(own_file().open(self.path(name))?))
     }
 
     fn create(&self, name: Name) -> io::Result<Arc<dyn File>> {
         let path = self.path(name);
         let parent = path.parent().unwrap_or(&self.root);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
+        let mut options = own_file();
+        options.create(true).truncate(true);
         let mut file = options.open(&path);
         if file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             let mut unsynced = self.unsynced();
@@ -204,7 +216,7 @@ impl File for fs::File {
 
     fn allocated(&self) -> io::Result<u64> {
         // The unit of st_blocks is 512 bytes, whatever the block size of the file system.
-        Ok(std::os::unix::fs::MetadataExt::blocks(&self.metadata()?) * 512)
+        Ok(self.metadata()?.blocks() * 512)
     }
 
     fn read(&self, offset: u64, segments: &mut [IoSliceMut<'_>]) -> io::Result<usize> {

@@ -1,8 +1,8 @@
 //! What only a directory has: a lock, foreign files, damage.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
 use super::*;
@@ -46,6 +46,31 @@ fn only_a_store_is_opened_and_only_an_empty_directory_gets_one() {
     fs::create_dir(scratch.path().join("objects")).unwrap();
     let (occupied, _) = error(Store::create(scratch.path(), b"", policy()));
     assert!(matches!(occupied, StoreError::Occupied { .. }), "nor one that has lost a file");
+}
+
+#[test]
+fn no_store_is_made_through_a_link_or_where_everybody_may_write() {
+    let scratch = Scratch::new();
+    let (victim, root) = (scratch.path().join("victim"), scratch.path().join("root"));
+    fs::write(&victim, "a file of somebody").unwrap();
+    fs::create_dir(&root).unwrap();
+    for planted in ["lock", "keys", "store"] {
+        symlink(&victim, root.join(planted)).unwrap();
+        let (refused, text) = error(Store::create(root.as_path(), b"", policy()));
+        assert!(matches!(refused, StoreError::Io { .. }), "{planted}: {text}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "a file of somebody", "{planted}");
+        fs::remove_dir_all(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+    }
+    fs::set_permissions(&root, Permissions::from_mode(0o1777)).unwrap();
+    let (refused, text) = error(Store::create(root.as_path(), b"", policy()));
+    assert!(
+        matches!(refused, StoreError::OpenToAll { .. }) && text.contains("chmod o-w"),
+        "{text}"
+    );
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "nothing is left there");
+    fs::set_permissions(&root, Permissions::from_mode(0o750)).unwrap();
+    drop(Store::create(root.as_path(), b"", policy()).unwrap());
 }
 
 #[test]
