@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fulmar_control::api::remove_socket;
 use fulmar_net::{Failure, Node};
 
 /// For so long after a failure, requests are answered with it.
@@ -35,7 +36,7 @@ pub(crate) fn watch(node: &Node, socket: &Path) -> io::Result<()> {
 /// Ends the process of a node that has failed.
 pub(crate) fn end(socket: PathBuf) -> ! {
     // A leftover socket does no harm: the next node replaces it.
-    let _ = std::fs::remove_file(socket);
+    remove_socket(&socket);
     std::process::exit(STATUS)
 }
 

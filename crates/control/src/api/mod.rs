@@ -34,7 +34,7 @@ pub use metrics::resident_bytes;
 pub use operations::*;
 pub use page::PAGE;
 pub use place::Place;
-pub use server::{BindError, Server, ServerHandle};
+pub use server::{BindError, Server, ServerHandle, remove_socket};
 pub use tables::{TABLES, table};
 
 /// The maximum length of a request in bytes: a configuration with 50,000 peers.

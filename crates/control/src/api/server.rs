@@ -13,7 +13,7 @@ use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ impl Server {
             () = stop => {}
         }
         // Another node may have replaced it; connecting shows that.
-        let _ = fs::remove_file(&self.path);
+        remove_socket(&self.path);
         Ok(())
     }
 
@@ -204,21 +204,32 @@ impl Drop for ServerHandle {
     }
 }
 
+/// Removes the socket at a path; what is no socket stays.
+pub fn remove_socket(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        // Without it there is nothing to connect to either.
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// Binds under a temporary name, so that no client can connect before the mode is set.
 fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no socket"));
+    }
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let draft = PathBuf::from(name);
-    let _ = fs::remove_file(&draft);
+    remove_socket(&draft);
     let listener = std::os::unix::net::UnixListener::bind(&draft)?;
     let ready = fs::set_permissions(&draft, fs::Permissions::from_mode(SOCKET_MODE))
         .and_then(|()| fs::rename(&draft, path))
         .and_then(|()| listener.set_nonblocking(true));
     if let Err(error) = ready {
-        let _ = fs::remove_file(&draft);
+        remove_socket(&draft);
         return Err(error);
     }
     Ok(listener)

@@ -337,6 +337,27 @@ fn a_socket_belongs_to_one_node_and_a_stale_one_is_replaced() {
 }
 
 #[test]
+fn what_is_no_socket_is_neither_replaced_nor_removed() {
+    let node = start("no-socket");
+    let (file, link) = (node.directory.join("file"), node.directory.join("link"));
+    std::fs::write(&file, "of somebody").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        let refused = Server::bind(path, None).unwrap_err().to_string();
+        assert!(refused.contains("what is there is no socket"), "{refused}");
+        remove_socket(path);
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "of somebody");
+    }
+    // A file that took the place of the socket stays when the server ends.
+    let path = node.directory.join("other.sock");
+    let server = Server::bind(&path, None).unwrap();
+    let handle = server.spawn(Arc::new(FakeNode::new())).unwrap();
+    std::fs::rename(&file, &path).unwrap();
+    drop(handle);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "of somebody");
+}
+
+#[test]
 fn without_a_node_the_error_says_what_to_do() {
     let client = Client::new("/nonexistent/control.sock");
     let error = client.call(&StatsShow {}).unwrap_err().to_string();
